@@ -209,10 +209,10 @@ def _by_name(listed: list[Any]) -> Any:
     return named
 
 
-def _first_backend(tree: Any, whole: Any, depth: int = 0) -> Backend | None:
-    """The backend of the first tensor in a container, which is ``whole`` or part of it."""
+def _first_backend(tree: Any, given: Any, depth: int = 0) -> Backend | None:
+    """The backend of the first tensor in ``tree``, which is the given container or a part of it."""
     if depth > DEEPEST:
-        raise nested_too_deep(whole)
+        raise nested_too_deep(given)
     if tree is None:
         return None
     backend = find(tree)
@@ -223,7 +223,7 @@ def _first_backend(tree: Any, whole: Any, depth: int = 0) -> Backend | None:
             raise error
         children = tree.values() if isinstance(tree, Mapping) else tree
         for child in children:
-            found = _first_backend(child, whole, depth + 1)
+            found = _first_backend(child, given, depth + 1)
             if found is not None:
                 return found
         return None
@@ -231,7 +231,7 @@ def _first_backend(tree: Any, whole: Any, depth: int = 0) -> Backend | None:
     if backend is None and any(known.containers.is_gap(tree) for known in loaded()):
         return None
     if backend is None:
-        raise _not_a_gradient(tree, None, whole)
+        raise _not_a_gradient(tree, None, given)
     return backend
 
 

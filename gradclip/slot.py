@@ -168,7 +168,7 @@ class Variables:
         return self._exchanged(self.take, self.tree["monitor"], self.first["monitor"])
 
     def _exchanged(self, function: Callable[..., Any], *trees: Any) -> Any:
-        """The first tree with the results of a function of each variable in it; what is no variable stays."""
+        """The first tree with each variable replaced by the function's result for it; other leaves stay."""
         own = set(map(id, self.variables))
         return _mapped(lambda _, x, *others: function(x, *others) if id(x) in own else x, "", *trees)
 

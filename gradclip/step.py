@@ -150,7 +150,7 @@ class Step:
         return exchanged(self.rule, dict(zip(map(id, self.adaptives), limits, strict=True))) if limits else self.rule, limits
 
     def _check(self, state: object) -> None:
-        """Refuse what is no state of this step."""
+        """Refuse anything but a state of this step."""
         if not self._fits(state):
             received = f"entries {', '.join(map(str, state))}" if isinstance(state, Mapping) else shown(state)
             hint = "step.init(grads) makes a state, and step.load_state_dict(saved, grads) makes one of saved numbers."

@@ -205,7 +205,7 @@ THIRD_PARTY = {
     "code": {"libcst"},
     "code.files": {"pathspec"},
     "commands.demo_alone": {"numpy", "rich"},
-    "commands.report": {"rich"},
+    "commands.demo_report": {"rich"},
     "conformance.parametrize": {"pytest"},
     "conformance.plugin": {"pytest"},
     "conformance.progress": {"rich"},

@@ -109,7 +109,7 @@ def clipped_by(optimizer: Any, step: Step, patience: float, *, record: bool = Fa
     check_optimizer(optimizer, step)
     kind: type = type(optimizer)
     optimizer.__class__ = _subclass(kind, step.skips)
-    # not by setattr: Keras would track what is inside as variables and lists of its own
+    # not by setattr: Keras would track their contents as its own variables and lists
     parts = {"clip_rule": step.rule, "_state": State(step), "_patience": patience, "_record": Record() if record else None}
     optimizer.__dict__.update(parts)
     if optimizer.built:

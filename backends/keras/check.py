@@ -15,7 +15,7 @@ from gradclip.step import Step
 __all__ = ["check_alone", "check_optimizer", "check_replicas", "check_rules", "has_strategy"]
 
 _OWN_CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
-#: what of a rule a model saves, and of which types
+#: the fields of a rule that a model saves, and their types
 _SAVED = {
     "limit": (int, float, Adaptive),
     "lower": (int, float),

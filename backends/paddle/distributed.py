@@ -79,7 +79,7 @@ class PaddleDistributed(Distributed):
     def parts(self, leaves: Sequence[Any], params: Sequence[Any]) -> Parts | None:
         """Paddle's view is global: each process lists the gradients of all meshes, also of meshes without this process.
 
-        So there is one combination, over the processes of all meshes, in which each element is counted by one of them.
+        So one combination spans the processes of all meshes, and one process counts each element.
         """
         given = [param if leaf is None else leaf for leaf, param in zip(leaves, params, strict=True)]
         kinds: dict[Any, list[int]] = {}  # few for any number of gradients

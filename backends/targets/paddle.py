@@ -19,7 +19,6 @@ from gradclip.natives import Applied
 __all__ = ["PaddleArrays", "arrays", "native"]
 
 Function = Callable[[list[Any]], list[Any]]
-_DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int32", "int64", "bool")
 
 
 class PaddleArrays:

@@ -85,10 +85,10 @@ def _answer(rule: str, arguments: Mapping[str, str], gradients: Sequence[str], p
     given = {name: _value(name, text) for name, text in arguments.items() if text.strip()}
     made = function(**given)
     before = [_tensor(f"g{i}", text) for i, text in enumerate(gradients, 1)]
-    owners = [_tensor(f"w{i}", text) for i, text in enumerate(params, 1)] if made.relative_to is not None else None
+    weights = [_tensor(f"w{i}", text) for i, text in enumerate(params, 1)] if made.relative_to is not None else None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = gradclip.clip(before, made, params=owners)
+        result = gradclip.clip(before, made, params=weights)
     call = f"gradclip.dialects.{rule}({', '.join(f'{name}={_source(value)}' for name, value in given.items())})"
     said = explain(call)
     return {

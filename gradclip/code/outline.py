@@ -56,7 +56,7 @@ class File:
     imports: tuple[Imported, ...] = ()
     attributes: Mapping[str, Sequence[str]] = field(
         default_factory=dict
-    )  #: an imported module's local name -> what is read from it
+    )  #: an imported module's local name -> the attributes that are read from it
     sparse: str = ""
     stars: tuple[str, ...] = ()
     reads: Sequence[tuple[str, str]] = ()  #: the last name of an object -> an attribute of it that is called like a clip

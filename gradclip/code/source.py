@@ -261,7 +261,7 @@ class Source:
             node = branch
 
     def excluding(self, one: cst.CSTNode, other: cst.CSTNode) -> cst.CSTNode | None:
-        """The ``if``, ``match`` or ``try`` of which two nodes are on different sides: at most one of them can run."""
+        """The ``if``, ``match`` or ``try`` with the two nodes on different sides, so that at most one of them runs."""
         theirs = self.sides(other)
         return next((branch for branch, side in self.sides(one).items() if theirs.get(branch, side) is not side), None)
 

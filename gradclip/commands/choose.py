@@ -8,7 +8,7 @@ import math
 import sys
 
 from gradclip.advice import Choice, choose
-from gradclip.commands.logs import read_log
+from gradclip.commands.choose_logs import read_log
 from gradclip.errors import ArgumentError, shown
 
 __all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]

@@ -25,7 +25,7 @@ from gradclip.errors import GradclipError, shown
 from gradclip.rule import Rule
 
 if TYPE_CHECKING:
-    from gradclip.commands.report import Shown
+    from gradclip.commands.demo_report import Shown
 
 __all__ = ["BOUND", "QUANTITIES", "REFERENCE", "RULES", "Call", "Comparison", "Run", "UsageError", "main", "run"]
 
@@ -74,14 +74,14 @@ def main(options: argparse.Namespace) -> int:
     """Run the command."""
     names = None if options.frameworks is None else [name.strip() for name in options.frameworks.split(",")]
     _require()
-    from gradclip.commands import report  # after the check: it needs rich
+    from gradclip.commands import demo_report  # after the check: it needs rich
 
-    with report.Shown() as progress:
+    with demo_report.Shown() as progress:
         outcome = run(options.steps, names, progress)
     if options.json:
         print_json(outcome.as_json())
     else:
-        report.show(outcome)
+        demo_report.show(outcome)
     return 0 if outcome.good else 1
 
 

@@ -65,7 +65,7 @@ class Made:
 
 
 def as_number(x: Any) -> float | None:
-    """A limit as a float: None stays None, and what is no number is NaN."""
+    """A limit as a float: None stays None, and anything that is no number becomes NaN."""
     try:
         return None if x is None else float(x)
     except (TypeError, ValueError, RuntimeError):

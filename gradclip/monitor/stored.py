@@ -23,7 +23,7 @@ class Stored:
     """
 
     def __init__(self, given: Any, kind: str, path: str = "", maker: str = "") -> None:
-        """``kind`` names what has this state; the call ``maker`` makes one: by default its ``state_dict()``."""
+        """``kind`` names the object with this state, ``maker`` the call that returns it: by default ``state_dict()``."""
         self.given, self.kind, self.path, self.maker = given, kind, path, maker or f"{kind}.state_dict()"
 
     def _part(self, given: Any, path: str) -> Stored:

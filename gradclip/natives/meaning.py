@@ -19,7 +19,7 @@ _BOUNDS = {"lower", "upper"}
 #: the fields that only change a coefficient below 1; a limit of infinity only measures
 _OF_A_COEFFICIENT = {"eps", "keep_if_nan", "min_divisor", "nan_if_infinite", "relative_to"}
 _NUMBERS = {"inf": math.inf, "nan": math.nan}
-_MODULES = {"", "math", "np", "numpy", "jnp", "torch", "tf.math"}  #: what has their names
+_MODULES = {"", "math", "np", "numpy", "jnp", "torch", "tf.math"}  #: the modules that export them
 UNKNOWN: Final = object()  #: a value that only the running program knows
 
 

@@ -17,8 +17,8 @@ from matplotlib.image import imread
 
 import gradclip
 from gradclip.advice.choice import order_bounds
+from gradclip.commands.choose_logs import LogError, read_log
 from gradclip.commands.cli import main
-from gradclip.commands.logs import LogError, read_log
 from gradclip.dialects import keras, optax, torch
 
 RNG = np.random.default_rng(0)

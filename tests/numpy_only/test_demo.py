@@ -18,7 +18,7 @@ from rich.console import Console
 from sklearn.datasets import load_digits
 
 from gradclip.backends.demo import digits, story
-from gradclip.commands import cli, demo, demo_alone, report
+from gradclip.commands import cli, demo, demo_alone, demo_report
 from gradclip.commands.demo_story import Story, Training
 
 
@@ -56,7 +56,7 @@ def told(steps: int, *norms: float, lost: float = math.nan) -> Story:
 
 def printed(outcome: demo.Comparison, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    report.show(outcome, console)
+    demo_report.show(outcome, console)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -196,7 +196,7 @@ def test_all_installed_frameworks_are_the_default(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(demo.registry, "installed", lambda: here)
     asked: list[str] = []
     monkeypatch.setattr(demo.children, "run", lambda module, arguments, *rest: asked.append(arguments[0]))
-    demo.run(1, None, report.Shown(Console(file=io.StringIO())))
+    demo.run(1, None, demo_report.Shown(Console(file=io.StringIO())))
     assert sorted(asked) == ["jax", "numpy", "story"]
 
 
@@ -321,7 +321,7 @@ def test_a_terminal_gets_bars() -> None:
     console = Console(file=screen, force_terminal=True, width=80)
     outcome = made_up("numpy", "torch")
     outcome.runs[1].error = "crashed with SIGABRT"
-    with report.Shown(console) as bars:
+    with demo_report.Shown(console) as bars:
         for run in outcome.runs:
             bars.start(run, 3)
             bars.step(run)

@@ -54,10 +54,10 @@ def value(text: str) -> Any:
 def by_numpy(name: str, arguments: dict[str, str], gradients: list[str], params: list[str]) -> Any:
     """Return gradclip's result on NumPy's arrays, or the text of its error."""
     dialect, _, function = name.partition(".")
-    arrays, owners = ([np.array(value(text), float) for text in texts] for texts in (gradients, params))
+    arrays, weights = ([np.array(value(text), float) for text in texts] for texts in (gradients, params))
     try:
         rule = getattr(getattr(dialects, dialect), function)(**{key: value(text) for key, text in arguments.items()})
-        return gradclip.clip(arrays, rule, params=owners if rule.relative_to is not None else None)
+        return gradclip.clip(arrays, rule, params=weights if rule.relative_to is not None else None)
     except gradclip.errors.GradclipError as error:
         return str(error)
 

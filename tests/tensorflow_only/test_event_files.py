@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from gradclip.commands.logs import LogError, read_log
+from gradclip.commands.choose_logs import LogError, read_log
 
 
 @pytest.fixture

@@ -271,7 +271,7 @@ class _Matcher:
         return Finding("GM402", reason, advice)
 
     def _bounded(self, node: cst.CSTNode, form: Form) -> Clip | None:
-        """The clip that a form is by itself."""
+        """The clip, if a form is one without the code around it."""
         parts = form.parts
         sign = -1 if form.op == "min" else 1
         for one in parts if form.op in ("min", "max") and norm_of(form) else ():
@@ -326,7 +326,6 @@ class _Matcher:
         return not _mentions_gradients(self._source, around[-1])
 
 
-_PRODUCTS = words("mul div multiply divide")  #: not in place
 _USES = 20  #: uses of a name to follow
 _ANY = Form("any")  #: a limit that differs from none
 _CALLS = (

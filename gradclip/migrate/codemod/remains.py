@@ -31,7 +31,7 @@ class Remains:
 
 
 def remains(site: cst.CSTNode, call: str, norm: Form | None, exact: Exact, context: Context) -> Remains | None:
-    """What goes because it was read for a site and is read no more; None if a part may have changed before the site.
+    """The code that goes because only the site read it; None if a part of it may have changed before the site.
 
     Args:
         site: the clip.

@@ -34,7 +34,7 @@ def assumption(found: ApiCall) -> str:
 
 
 def _joined(found: ApiCall) -> list[tuple[cst.BaseExpression, bool]]:
-    """The parts of a list of parameters in which two may share one; empty for any other call."""
+    """The parts of a list of parameters, if two of them may share a parameter; else an empty list."""
     counts = found.api.framework in ("torch", "paddle") and found.api.kind is Kind.IN_PLACE and not found.clips_by_value
     parts = list(_parts(found.tensors, found.context, 6)) if counts and found.tensors is not None else []
     return parts if _may_share(parts, found.context) else []

@@ -71,8 +71,8 @@ def assert_shown(
     """The page shows gradclip's results on NumPy: norms, coefficients, gradients and messages."""
     shown, given = page.value(SHOWN), {name: value(text) for name, text in arguments.items()}
     made = getattr(getattr(dialects, rule.partition(".")[0]), rule.partition(".")[2])(**given)
-    owners = [np.array(value(text), float) for text in params] or None
-    result = gradclip.clip([np.array(value(text), float) for text in gradients], made, params=owners)
+    weights = [np.array(value(text), float) for text in params] or None
+    result = gradclip.clip([np.array(value(text), float) for text in gradients], made, params=weights)
     expected = {f"result{i}": grad for i, grad in enumerate(result.grads, 1)}
     for name, found in (("norm", result.norm), ("coefficient", result.coefficient)):
         each = {f"{name}{i}": one for i, one in enumerate(found, 1)} if isinstance(found, list) else {name: found}
