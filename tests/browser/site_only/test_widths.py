@@ -20,7 +20,8 @@ OUTSIDE = """(() => {
 #: blocks of code whose lines end outside of the block
 CUT = "[...document.querySelectorAll('pre > code')].filter(one => one.scrollWidth > one.clientWidth + 1).length"
 #: without motion an element is at its place at once
-STILL = "document.head.insertAdjacentHTML('beforeend', '<style>* {transition: none !important; animation: none !important}</style>')"
+STILL = """document.head.insertAdjacentHTML(
+  'beforeend', '<style>* {transition: none !important; animation: none !important}</style>')"""
 #: after the next frame, when scripts have answered the new width
 DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
