@@ -67,6 +67,8 @@ class Flow:
         if (owner := receiver(call, "step", "apply")) is not None:
             code = self._source.code(owner)
             return "step" if _OPTIMIZER.search(code) and not _SCHEDULER.search(code) else ""
+        if (owner := receiver(call, "scale_loss")) is not None:  # Keras 3's; apex's is a function of a module
+            return "scale" if _OPTIMIZER.search(self._source.code(owner)) else ""
         kind = _KINDS.get(last_name(call.func), "")
         if kind == "reduce" and not any(self._gradients.is_gradient(argument.value) for argument in call.args):
             return ""

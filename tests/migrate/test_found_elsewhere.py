@@ -118,6 +118,7 @@ MENTIONED = {
     "a hook's function": (TORCH + "p.register_hook(lambda x: torch.clamp(x, -1, c))\n", "GM401"),
     "foreach": (TORCH + "torch._foreach_clamp_max_(grads, 1.0)\n", "GM401"),
     "an attribute": ("opt.clipnorm = 1.0\n", "GM504"),
+    "a dict of settings": ("opts = dict(learning_rate=1e-3, clipnorm=1.0)\n", "GM504"),
     "eval": (TORCH + 'eval("torch.nn.utils.clip_grad_norm_(p, 1.0)")\n', "GM210"),
     "a qualified name": ('load("torch.nn.utils.clip_grad_norm_")\n', "GM210"),
     "nested": ("import tensorflow as tf\ngrads = tf.minimum(tf.maximum(grads, -1), 1)\n", "GM401"),

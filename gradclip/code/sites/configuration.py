@@ -13,7 +13,7 @@ from gradclip.code.settings import KEYS, own_setting
 from gradclip.code.source import last_name, words
 from gradclip.natives import NATIVES, Kind
 
-__all__ = ["CLIP_KEYWORDS", "argument", "attribute", "entry"]
+__all__ = ["CLIP_KEYWORDS", "argument", "attribute", "clips_keras", "entry"]
 
 _NESTED = frozenset({"grad_clip", "clip_grad", "grad_clip_cfg"})  #: the value is a dictionary of settings, or unrelated
 _CONFIGURATION = re.compile(r"(^|_)(config|cfg|hparams|hps|hp|conf|opts?|args)$|^(optim_wrapper|optimizer_config)$")
@@ -90,8 +90,13 @@ def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:
             node, Finding("GM505", "MXNet's optimizer clamps each element by it.", "Keep it: gradclip does not support MXNet.")
         )
     elif key in _CLIPS:
-        reason = f'"{key}" is a keyword of Keras\'s optimizers, in a configuration.'
-        yield manual(node, Finding("GM504", reason, "Leave it out, and write: gradclip.clipped(optimizer, rule)."))
+        yield manual(node, clips_keras(key))
+
+
+def clips_keras(key: str) -> Finding:
+    """What ``{"clipnorm": 1.0}`` and ``dict(clipnorm=1.0)`` do."""
+    reason = f'"{key}" is a keyword of Keras\'s optimizers, in a configuration.'
+    return Finding("GM504", reason, "Leave it out, and write: gradclip.clipped(optimizer, rule).")
 
 
 def _own(node: cst.DictElement, key: str, context: Context) -> str:

@@ -10,7 +10,7 @@ import libcst as cst
 from gradclip.code.bind import keyword
 from gradclip.code.found import Context, Decision, Finding, family, manual, unchanged
 from gradclip.code.resolve import Resolver
-from gradclip.code.sites.configuration import CLIP_KEYWORDS
+from gradclip.code.sites.configuration import CLIP_KEYWORDS, clips_keras
 from gradclip.code.source import Source, last_name, once, root, words
 from gradclip.natives import BY_NAME, KEYWORDS, Kind
 from gradclip.natives.targets import OWN_NAMES, targets
@@ -131,6 +131,8 @@ def _keyword(node: cst.Call, context: Context) -> Iterator[Decision]:
         yield unchanged(node, "GM207", f"`{written}` is the project's own, and so is its `{given}`.")
     elif names.unbound:
         yield manual(node, _from_nowhere(written, context))
+    elif names.single == "builtins.dict":
+        yield manual(node, clips_keras(given))
     else:
         yield manual(node, Finding("GM211", f"`{written}` takes `{given}`, but it is not in gradclip's table."))
 

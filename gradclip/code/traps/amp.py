@@ -37,10 +37,23 @@ def check(found: ApiCall) -> Finding | None:
     if stepping:
         reason = f"`{stepping}.step` unscales the gradients after the clip; nothing in this file unscales them before."
         return Finding("GM107", reason, f"Call `{stepping}.unscale_(optimizer)` before the clip.")
-    if any(flow.before(found.call, "scale")) and not any(flow.before(found.call, "unscale")):
+    scale = next(flow.before(found.call, "scale"), None)
+    if scale is not None and last_name(scale.call.func) == "scale_loss":
+        return _of_keras(scale.call, found)
+    if scale is not None and not any(flow.before(found.call, "unscale")):
         reason = "get_scaled_loss scales the loss, and its gradients are still scaled."
         return Finding("GM107", reason, "Call `optimizer.get_unscaled_gradients(gradients)` before the clip.")
     return None
+
+
+def _of_keras(scale: cst.Call, found: ApiCall) -> Finding | None:
+    """``optimizer.scale_loss(loss)`` of Keras 3, which scales only in a ``LossScaleOptimizer``."""
+    source = found.context.source
+    if "LossScaleOptimizer" not in source.named and '"mixed_float16"' not in source.text.replace("'", '"'):
+        return None
+    reason = f"{source.shown(scale)} scales the loss, and the optimizer unscales the gradients only when it applies them."
+    advice = "Clip in the optimizer inside the LossScaleOptimizer: global_clipnorm=, clipnorm= or clipvalue=."
+    return Finding("GM107", reason, advice)
 
 
 def _stepping(found: ApiCall) -> str:

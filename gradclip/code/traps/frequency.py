@@ -10,6 +10,7 @@ import libcst as cst
 from gradclip.code.bind import keywords, number
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.objects import entered
+from gradclip.code.source import target_names
 from gradclip.natives import Kind
 
 __all__ = ["check", "under_accumulate"]
@@ -29,6 +30,8 @@ def check(found: ApiCall) -> Finding | None:
     backward = next(flow.before(call, "backward", "step"), None)
     if step is None or backward is None or backward.kind != "backward":
         return None
+    if all(loop not in source.ancestors(one.call) for one in (*flow.after(call, "step"), *flow.before(call, "step"))):
+        return _after_loop(found, loop, step.call, backward.call)
     around = [*source.ancestors(call)]
     branch = next((o for o in source.ancestors(step.call) if isinstance(o, cst.If) and o not in around), None)
     if branch is None or not all(loop in source.ancestors(node) for node in (step.call, backward.call)):
@@ -41,6 +44,25 @@ def check(found: ApiCall) -> Finding | None:
     shown = source.shown(branch.test)
     reason = f"It clips in each pass of the loop, and {source.shown(step.call)} runs only if {shown}: partial sums are clipped."
     return Finding("GM119", reason, "Clip in the same `if`, before the step.")
+
+
+def _after_loop(found: ApiCall, loop: cst.CSTNode, step: cst.Call, backward: cst.Call) -> Finding | None:
+    """``for batch in batches: loss(batch).backward(); clip(params)``, and the step after the loop."""
+    flow, source = found.context.flow, found.context.source
+    inside = [
+        one for one in (*flow.before(found.call, "zero"), *flow.after(found.call, "zero")) if loop in source.ancestors(one.call)
+    ]
+    tensors = "" if found.tensors is None else source.code(found.tensors)
+    if not isinstance(loop, cst.For) or inside or loop not in source.ancestors(backward):
+        return None
+    if not target_names(loop.target).isdisjoint(re.findall(r"\w+", tensors)):
+        return None  # each pass clips parameters of its own
+    if ".grad" in source.code(loop):
+        return None  # it may take the gradients of each pass
+    if next(flow.after(found.call, "step", "backward")).call is not step:
+        return None
+    reason = f"It clips in each pass of the loop, and {source.shown(step)} runs after the loop: partial sums are clipped."
+    return Finding("GM119", reason, "Clip after the loop, before the step.")
 
 
 def _is_every(outer: cst.CSTNode, found: ApiCall) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import libcst as cst
 
@@ -56,10 +57,13 @@ def _in_chain(node: cst.BaseExpression, found: ApiCall) -> str:
     pair = source.parents[argument] if isinstance(argument, cst.Element) else None
     if isinstance(pair, cst.Tuple):  # ("clip", optax.clip(1.0)) in a named_chain
         argument = source.parents[pair]
-    chain = source.parents.get(argument) if isinstance(argument, cst.Arg) else None
-    if not isinstance(chain, cst.Call) or resolver.name(chain.func) not in _CHAINS:
-        return ""
-    for link in chain.args:
+        pair = source.parents[argument] if isinstance(argument, cst.Element) else None
+    links: Sequence[cst.Arg | cst.BaseElement] = ()
+    if isinstance(pair, cst.List) and _is_starred(pair, found):
+        links = pair.elements
+    elif isinstance(chain := source.parents.get(argument), cst.Call) and resolver.name(chain.func) in _CHAINS:
+        links = chain.args
+    for link in links:
         if link is argument:
             return ""
         value = link.value
@@ -69,3 +73,14 @@ def _in_chain(node: cst.BaseExpression, found: ApiCall) -> str:
         if made is not None and _OPTIMIZER.fullmatch(resolver.name(made.func)):
             return source.code(made.func)
     return ""
+
+
+def _is_starred(links: cst.List, found: ApiCall) -> bool:
+    """Whether it is the list of ``optax.chain(*[...])``, or of ``optax.chain(*links)``."""
+    source, resolver = found.context.source, found.context.resolver
+    name = source.target(links)
+    named = resolver.uses.get(name.value, ()) if isinstance(name, cst.Name) else ()
+    taken = [links, *(use for use in named if found.context.values.value_of(use) is links)]
+    starred = (argument for one in taken if isinstance(argument := source.parents[one], cst.Arg) and argument.star == "*")
+    calls = (source.parents[argument] for argument in starred)
+    return any(isinstance(call, cst.Call) and resolver.name(call.func) in _CHAINS for call in calls)
