@@ -17,6 +17,7 @@ from gradclip.errors import GradclipError, message
 from gradclip.explain.names import EXAMPLE, CallError, Named, NoKeywordError, NoNameError, meaning
 from gradclip.natives import BY_CODE, DIALECTS, KEYWORDS, Kind, Native
 from gradclip.natives.meaning import UNKNOWN, dialect_arguments, value_of
+from gradclip.natives.model import NO_EFFECT
 from gradclip.rule import Rule
 
 __all__ = ["Call", "CallError", "find", "with_limit"]
@@ -190,11 +191,15 @@ def _bound(node: ast.Call, named: Named, text: str) -> Call:
     if named.of_dialect:
         natives = {dialect: native for native, dialect in api.called.items()}
         arguments = {natives.get(parameter, parameter): source for parameter, source in arguments.items()}
+    else:  # the dialect has other defaults
+        usual = {name: repr(api.signature.parameters[name].default) for name in api.called}
+        arguments = {name: source for name, source in arguments.items() if source != usual.get(name)}
     if api.kind is Kind.GLOBAL_STATE:
         inner = _set(node, arguments)
         if inner is not None:
             return replace(inner, text=text, name=name, api=_as_set(api, inner.api))
     _check_limit(node, named, arguments)
+    _check_measured(node, named, arguments)
     rest = _without(node, api.keyword) if api.keyword and not named.of_dialect else ""
     return _call(text, named, arguments, len(node.args), rest)
 
@@ -226,6 +231,16 @@ def _check_limit(node: ast.Call, named: Named, arguments: Mapping[str, str]) -> 
         natives = {dialect: native for native, dialect in named.api.called.items()}
         names = " and ".join(natives.get(parameter, parameter) for parameter in sorted(missing))
         raise CallError(f"{named.name} cannot clip without {names}.", ast.unparse(node))
+
+
+def _check_measured(node: ast.Call, named: Named, arguments: Mapping[str, str]) -> None:
+    """Refuse a norm with an argument that changes it and that no rule has: ``optax.tree.norm(grads, squared=True)``."""
+    if named.api.kind is not Kind.MEASURE:
+        return
+    _, *others = named.api.signature.parameters.values()
+    told = {p.name for p in others if arguments.get(p.name, repr(p.default)) != repr(p.default)} - NO_EFFECT
+    for name in sorted(told - dialect_arguments(named.api, arguments).keys() - named.api.called.keys()):
+        raise CallError(f"No rule has a norm with {name}=.", ast.unparse(node), "explain the call without it.")
 
 
 def _plain(signature: inspect.Signature) -> str:

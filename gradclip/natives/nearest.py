@@ -20,7 +20,7 @@ __all__ = ["FRAMEWORKS", "Match", "Wanted", "nearest"]
 FRAMEWORKS = ("torch", "tensorflow", "keras", "paddle", "jax")  #: the families of natives
 #: the fields in which a native is still near, the least important first
 _SMALL = ("keep_if_nan", "error_if_nonfinite", "nan_if_infinite", "eps")
-_OF_A_NORM = {"scope", "order", "axes", "mean"}
+_OF_A_NORM = {"scope", "order", "axes", "mean", "error_if_nonfinite"}
 _LOWER_BOUND = "the lower bound"
 _FAR, _LOST = 10**10, 10**9
 
@@ -115,11 +115,12 @@ def _matched(wanted: Wanted, other: Native) -> Match | None:
     if other.applied is not Applied.NORM and rule.is_by_value != other.rule().is_by_value:
         return None
     takes = parameters(other.function)
+    has = takes.keys() & other.signature.parameters.keys()  # a norm has fewer than its dialect's function
     sources, given, lost = _limits(wanted, other, list(takes))
-    for name in takes.keys() & written.keys() - NO_EFFECT - given.keys():
+    for name in has & written.keys() - NO_EFFECT - given.keys():
         sources[name] = written[name]
         given[name] = _known(written[name], rule.order if name == "norm_type" else getattr(rule, name, None))
-    unknown = [name for name in written if name not in ("limit", "lower") and name not in takes]
+    unknown = [name for name in written if name not in ("limit", "lower") and name not in has]
     lost += tuple(name for name in unknown if value_of(written[name]) is UNKNOWN)
     try:
         made = other.function(**given)

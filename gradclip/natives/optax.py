@@ -88,7 +88,8 @@ NATIVES = (
         names=("optax.tree.norm", "optax.tree_utils.tree_norm"),
         applied=Applied.NORM,
         signature_text="(tree, ord=None, squared=False)",
-        dialect_name="optax.clip_by_global_norm",
+        dialect_name="torch.clip_grad_norm",  # which has the order of a norm
+        called={"ord": "norm_type"},
         source="optax 0.2.8, optax/tree_utils/_tree_math.py",
         note="The norm over all leaves.",
         link=_NORM_DOCS,

@@ -127,7 +127,17 @@ KERAS, TORCH = "optimizer = gradclip.clipped(optimizer, rule)", "gradclip.clip_(
         ("torch.clip_grad_norm(1.0)", "gradclip", "within rounding", "gradclip.clip_grad_norm_(parameters, 1.0)"),
         ("torch.nn.utils.get_total_norm(g)", "tensorflow", "within rounding", "tf.linalg.global_norm(g)"),
         ("torch.nn.utils.get_total_norm(g, 1)", "tensorflow", NONE, "gradclip.norm(grads, rule)"),
-        ("optax.tree.norm(g, ord=1)", "torch", NONE, "gradclip.norm(grads, rule)"),
+        ("torch.nn.utils.get_total_norm(g, 1)", "jax", NONE, "gradclip.norm(grads, rule)"),
+        ("torch.nn.utils.get_total_norm(g, p)", "jax", NONE, "gradclip.norm(grads, rule)"),
+        ("torch.nn.utils.get_total_norm(g, error_if_nonfinite=True)", "tensorflow", NONE, "gradclip.norm(grads, rule)"),
+        ("optax.tree.norm(g, ord=1)", "torch", "within rounding", "torch.nn.utils.get_total_norm(g, norm_type=1)"),
+        ("optax.tree.norm(g, ord=None)", "torch", "within rounding", "torch.nn.utils.get_total_norm(g)"),
+        (
+            "optax.tree.norm(g, ord=1)",
+            "gradclip",
+            "within rounding",
+            'gradclip.norm(g, gradclip.dialects.torch.clip_grad_norm(max_norm=float("inf"), norm_type=1))',
+        ),
         ("tf.clip_by_global_norm(g, 1.0)", "keras", "within rounding", "keras.optimizers.Adam(global_clipnorm=1.0)"),
         (
             "tf.clip_by_global_norm(g, 1.0, use_norm=n)",

@@ -130,6 +130,11 @@ def test_a_call_is_found(text: str, code: str, arguments: dict[str, str]) -> Non
             'Hint: explain a rule: gradclip explain "gradclip.dialects.torch.clip_grad_norm(1.0)"',
         ),
         (
+            "optax.tree.norm(grads, None, True)",
+            "No rule has a norm with squared=.\nReceived: optax.tree.norm(grads, None, True)\n"
+            "Hint: explain the call without it.",
+        ),
+        (
             "optax.chain(optax.clip(0.5), optax.clip_by_global_norm(1.0), optax.adam(0.1))",
             "The text has several calls that clip.\n"
             "Received: optax.clip(0.5), optax.clip_by_global_norm(1.0)\n"

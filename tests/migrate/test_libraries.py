@@ -184,3 +184,15 @@ def test_a_librarys_clip_is_said_once(name: str) -> None:
 @pytest.mark.parametrize("name", OFF)
 def test_what_clips_nothing(name: str) -> None:
     assert migrate(OFF[name]).sites == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ("ord=1", 'Write: gradclip.norm(grads, gradclip.dialects.torch.clip_grad_norm(float("inf"), norm_type=1)).'),
+        ("squared=True", "Keep it."),
+    ],
+)
+def test_a_norm_of_optax_with_more_arguments(given: str, advice: str) -> None:
+    (site,) = migrate(f"import optax\nn = optax.tree.norm(grads, {given})\n", norms=True).sites
+    assert (site.code, site.advice) == ("GM303", advice)

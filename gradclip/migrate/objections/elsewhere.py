@@ -128,9 +128,16 @@ def _as_values(found: ApiCall, made: str) -> str:
 
 def _by_hand(found: ApiCall) -> str:
     target = targets(found.api).get("gradclip")
-    if target is None or not target.form:
+    if target is None or not target.form or ("{rule}" in target.form and _lost(found)):
         return ""
     return " ".join(filter(None, (f"Write: {_filled(target.form, found)}.", target.note)))
+
+
+def _lost(found: ApiCall) -> bool:
+    """Whether a call has an argument with an effect that no rule has: ``optax.tree.norm(grads, squared=True)``."""
+    _, *others = found.api.signature.parameters
+    told = {name: name for name in others if name in found.arguments and name not in NO_EFFECT}
+    return len(dialect_arguments(found.api, told)) < len(told)
 
 
 def no_rewrite(found: ApiCall) -> Finding:
