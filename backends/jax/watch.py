@@ -6,6 +6,7 @@ import _thread
 import functools
 import logging
 import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ __all__ = ["start"]
 #: optax's links that clip, by their names
 _CLIPS = {native.last: native for native in NATIVES if native.applied is Applied.CHAIN and native.is_own}
 _OPTIMIZERS = ("adabelief", "adafactor", "adagrad", "adam", "adamw", "lamb", "lars", "lion", "rmsprop", "sgd", "scale_by_adam")
+_PASSES = 4  #: whose gradients may wait for their updates, as of two networks
 _OTHERS = ("add_", "centralize", "ema", "identity", "scale", "trace")  #: the first letters of links that never clip
 
 
@@ -57,6 +59,8 @@ def start(recorder: Recorder) -> None:
     names = [name for name in vars(optax) if name.startswith(_OTHERS) and name not in _OPTIMIZERS]
     for name in (*_CLIPS, *_OPTIMIZERS, *names):
         recorder.replace(optax, name, watch.named(name))
+    for name in ("grad", "value_and_grad"):
+        recorder.replace(jax, name, watch.passes)
     recorder.replace(optax, "chain", watch.chain)
     recorder.replace(optax, "named_chain", watch.named_chain)
     recorder.replace(optax, "masked", watch.masked)
@@ -79,6 +83,8 @@ class _Chains:
         self._links: dict[int, tuple[_Link, Any]] = {}  # by the id of a link's update; the link itself is kept alive
         self._seen: list[_Seen] | None = None  #: while a chain updates
         self._part = self._parts = 0
+        self._key = 0  #: of the optimizer around the links that one update makes
+        self._grads: deque[list[Any]] = deque(maxlen=_PASSES)  # what the last passes returned, kept alive
 
     # ---- what optax's functions make ----
 
@@ -90,7 +96,8 @@ class _Chains:
                 scope = _CLIPS[name].rule().scope if name in _CLIPS else None
                 limit = first if scope is GLOBAL else math.nan
                 known = _Link(name, scope is not None, limit, scope is VALUE)
-                return self._reporting(original(*args, **options), known)
+                link = self._reporting(original(*args, **options), known)
+                return self._known(self._whole(link, place("optax")), known) if name in _OPTIMIZERS else link
 
             made.__dict__["reports"] = True
             return made
@@ -131,9 +138,31 @@ class _Chains:
         def made(factory: Any, *args: Any, **options: Any) -> Any:
             wrapped = original(factory, *args, **options)
             known = _Link("injected") if getattr(factory, "reports", False) else _UNKNOWN
-            return functools.wraps(wrapped)(lambda *a, **k: self._known(wrapped(*a, **k), known))
+            return functools.wraps(wrapped)(lambda *a, **k: self._known(self._keyed(wrapped(*a, **k)), known))
 
         return made
+
+    def passes(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """``jax.grad``, which also keeps what its functions return."""
+
+        @functools.wraps(original)
+        def made(*args: Any, **options: Any) -> Any:
+            function = original(*args, **options)
+
+            @functools.wraps(function)
+            def gradient(*of: Any, **named: Any) -> Any:
+                result = function(*of, **named)
+                self._grads.append(jax.tree.leaves(result))
+                return result
+
+            return gradient
+
+        return made
+
+    def _are_of_a_pass(self, updates: Any) -> bool:
+        """Whether updates are gradients as a pass returned them; others may be clipped."""
+        known = {id(x) for leaves in self._grads for x in leaves}
+        return all(id(x) in known for x in jax.tree.leaves(updates))
 
     # ---- the links ----
 
@@ -178,6 +207,19 @@ class _Chains:
 
         return self._known(link._replace(update=update), _Link("a part"))
 
+    def _keyed(self, link: Any) -> Any:
+        """The same link, which is one optimizer though it makes new ones in each update."""
+        key = id(link)
+
+        def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
+            outer, self._key = self._key, key
+            try:
+                return link.update(updates, state, params, **extra)
+            finally:
+                self._key = outer
+
+        return link._replace(update=update)
+
     def _whole(self, inner: Any, where: Place) -> Any:
         """The same chain; if no other chain is around it, it records what its links did."""
         key = id(inner)
@@ -191,7 +233,9 @@ class _Chains:
                 result = inner.update(updates, state, params, **extra)
             finally:
                 self._seen = None
-            self._report(seen, where, key)
+            if not self._are_of_a_pass(updates):
+                _unwatched(self.recorder, "what the script does to the gradients before the optimizer", where)
+            self._report(seen, where, self._key or key)
             return result
 
         return self._known(inner._replace(update=update), _Link("chain"))

@@ -46,17 +46,31 @@ def start(recorder: Recorder) -> None:
             pairs = [(grad, _key(x)) for grad, x in zip(grads, variables, strict=True)]
             recorder.names.update({_key(x): str(getattr(x, "path", "")) for x in variables})
             call = lambda: original(self, grads, trainable_variables)  # noqa: E731
+            if isinstance(self, keras.optimizers.LossScaleOptimizer):
+                inner = self.inner_optimizer
+                return watch.unscale(call, type(inner).__name__, inner, pairs)
             return watch.step(call, type(self).__name__, self, pairs, _own(self))
 
         return watched
 
-    for kind in keras.optimizers.Optimizer.__mro__:
+    def scale_loss(original: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(self: Any, loss: Any) -> Any:
+            watch = recorder.watches.get(keras.backend.backend())
+            if isinstance(watch, Functional) and not (recorder.is_quiet or watch.is_traced()):
+                watch.scale = float(self.dynamic_scale if self.built else self.initial_scale)
+            return original(self, loss)
+
+        return watched
+
+    recorder.replace(keras.optimizers.LossScaleOptimizer, "scale_loss", scale_loss)
+    for kind in (keras.optimizers.LossScaleOptimizer, *keras.optimizers.Optimizer.__mro__):
         recorder.replace(kind, "apply", apply)
 
 
 def _key(variable: Any) -> int:
-    """The identity of a variable; on PyTorch that of its parameter, which torch's functions take."""
-    return id(variable.value) if keras.backend.backend() == "torch" and hasattr(variable, "value") else id(variable)
+    """The identity of a variable: that of the framework's own, which its functions take. JAX has none."""
+    inner = None if keras.backend.backend() == "jax" else getattr(variable, "value", None)
+    return id(variable if inner is None or callable(inner) else inner)
 
 
 def _can_read(x: Any) -> bool:
@@ -67,9 +81,12 @@ def _can_read(x: Any) -> bool:
 def _own(optimizer: Any) -> Request | None:
     """The clip that an optimizer makes by its settings."""
     if optimizer.clipnorm:
-        return Request("clipnorm", [], optimizer.clipnorm, is_each=True)
-    if optimizer.global_clipnorm:
-        return Request("global_clipnorm", [], optimizer.global_clipnorm)
-    if optimizer.clipvalue:
-        return Request("clipvalue", [], optimizer.clipvalue, math.inf, is_value=True)
-    return None
+        request = Request("clipnorm", [], optimizer.clipnorm, is_each=True)
+    elif optimizer.global_clipnorm:
+        request = Request("global_clipnorm", [], optimizer.global_clipnorm)
+    elif optimizer.clipvalue:
+        request = Request("clipvalue", [], optimizer.clipvalue, math.inf, is_value=True)
+    else:
+        return None
+    request.is_partial = bool(optimizer.gradient_accumulation_steps)  # it clips the mean of several steps
+    return request

@@ -21,6 +21,7 @@ class PaddleWatch(Watch):
     """The primitives of the watch on Paddle's tensors."""
 
     framework = "paddle"
+    counts_passes = False
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
@@ -87,7 +88,8 @@ def _clips(recorder: Recorder, watch: PaddleWatch) -> None:
             if _is_off(recorder):
                 return original(parameters, max_norm, norm_type, *rest, **options)
             tensors, is_iterator = _listed(parameters)
-            request = Request("clip_grad_norm_", tensors, max_norm, float(norm_type), is_iterator=is_iterator)
+            order = float(norm_type)
+            request = Request("clip_grad_norm_", tensors, max_norm, order, is_iterator=is_iterator, are_params=True)
             given = iter(tensors) if is_iterator else parameters
             return watch.clip(lambda: original(given, max_norm, norm_type, *rest, **options), request)
 
@@ -99,6 +101,7 @@ def _clips(recorder: Recorder, watch: PaddleWatch) -> None:
                 return original(parameters, clip_value)
             tensors, is_iterator = _listed(parameters)
             request = Request("clip_grad_value_", tensors, clip_value, math.inf, is_value=True, is_iterator=is_iterator)
+            request.are_params = True
             return watch.clip(lambda: original(iter(tensors) if is_iterator else parameters, clip_value), request)
 
         return clip_grad_value_

@@ -37,11 +37,19 @@ class TensorFlowWatch(Functional):
         def watched(tape: Any, target: Any, sources: Any, *rest: Any, **options: Any) -> Any:
             result = original(tape, target, sources, *rest, **options)
             if not self.is_off():
-                pairs = list(zip(tf.nest.flatten(sources), tf.nest.flatten(result), strict=True))
-                self.backward([grad for _, grad in pairs], [x for x, grad in pairs if grad is not None])
+                pairs = zip(tf.nest.flatten(result), tf.nest.flatten(sources), strict=True)
+                found = [(grad, x) for grad, x in pairs if grad is not None and hasattr(x, "assign")]  # others are not trained
+                self.recorder.names.update({key_of(x): str(getattr(x, "path", "") or x.name) for _, x in found})
+                self.backward([(grad, key_of(x)) for grad, x in found])
             return result
 
         return watched
+
+
+def key_of(variable: Any) -> int:
+    """The identity of a variable, also of a Keras variable around it."""
+    inner = getattr(variable, "value", None)
+    return id(variable if inner is None or callable(inner) else inner)
 
 
 def start(recorder: Recorder) -> None:

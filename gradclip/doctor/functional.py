@@ -8,21 +8,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gradclip.doctor.events import Backward, Clip, Params, Step, Unwatched
+from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Event, Params, Skip, Step, Unscale, Unwatched, Write
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import Recorder
+from gradclip.doctor.seen import total
 from gradclip.doctor.watch import Request, returned
 
 __all__ = ["Functional"]
+
+_SAME = 1e-6  #: the relative difference of the norms of one gradient, which a cast or a copy may make
+_MOST = 1000  #: clips that wait for a step, and gradients: a script may compute some that no optimizer takes
 
 
 @dataclass(slots=True)
 class _Pending:
     """A clip whose result no optimizer has taken yet."""
 
-    place: int  #: among the events
+    make: Callable[[], Clip]
     inputs: list[Any]
     outputs: list[Any]
+    params: Params  #: whose gradients it is known to clip
+    event: Clip | None = None  #: in the record; None while nothing shows that these tensors are gradients
 
 
 class Functional:
@@ -32,9 +38,13 @@ class Functional:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self._grads: dict[int, Any] = {}  # that a pass has made, and that clips have made of them; kept alive
+        self.scale = 1.0  #: of the loss that an optimizer has just scaled
+        self._grads: dict[int, tuple[Any, int]] = {}  # by id: a gradient from a pass or a clip, kept alive, and its variable
+        self._latest: dict[int, Any] = {}  # by the variable: the last of these
         self._pending: list[_Pending] = []
-        self._taken: Params = frozenset()
+        self._taken: Params = NO_PARAMS
+        self._own: Request | None = None  # the clip of the optimizer that steps now
+        self._steps = 0
         self._seen: set[Place] = set()
 
     # ---- supplied by the framework ----
@@ -53,37 +63,52 @@ class Functional:
 
     # ---- the events ----
 
-    def backward(self, grads: Sequence[Any], variables: Sequence[Any]) -> None:
+    def backward(self, pairs: Sequence[tuple[Any, int]]) -> None:
         """Record that a pass has made these gradients of these variables."""
-        self._grads.update({id(x): x for x in grads if x is not None})
-        names = {id(x): str(getattr(x, "path", "") or getattr(x, "name", "")) for x in variables}
-        self.recorder.names.update(names)
-        self.recorder.add(Backward(where=place(self.framework), params=frozenset(names)))
+        scale, self.scale = self.scale, 1.0
+        self._know(pairs)
+        self.recorder.add(Backward(where=place(self.framework), params=frozenset(key for _, key in pairs), scale=scale))
+
+    def _know(self, pairs: Sequence[tuple[Any, int]]) -> None:
+        if len(self._grads) > _MOST:
+            self._grads.clear()
+        self._grads.update({id(grad): (grad, key) for grad, key in pairs})
+        self._latest.update({key: grad for grad, key in pairs})
 
     def clip(self, call: Callable[[], Any], request: Request, made: Callable[[Any], Sequence[Any]] | None = None) -> Any:
-        """Record a clip of gradients; a clip of other tensors is no event."""
+        """Record a clip; of tensors that are not known as gradients only once an optimizer takes its result."""
         recorder, is_inside = self.recorder, self.recorder.stepping is not None
-        tensors = [x for x in request.tensors if x is not None]
-        if not is_inside and not any(id(x) in self._grads for x in tensors):
-            return call()
+        if is_inside and self._own is not None and not request.name.startswith("gradclip"):
+            return call()  # the optimizer's own clip calls it
         start = time.perf_counter()
         recorder.is_quiet = True
         try:
             result = call()
         finally:
             recorder.is_quiet = False
-        seconds = time.perf_counter() - start
+        seconds, where = time.perf_counter() - start, place(self.framework)
         with recorder.quietly():
+            tensors = [x for x in request.tensors if x is not None]
             outputs = list(made(result)) if made is not None else tensors
-            self._grads.update({id(x): x for x in outputs})
-            self._pending.append(_Pending(len(recorder.events), tensors, outputs))
-            recorder.add(self._event(request, tensors, outputs, seconds, result))
+            keys = [self._grads[id(x)][1] if id(x) in self._grads else None for x in tensors]
+            self._know([(y, key) for y, key in zip(outputs, keys, strict=False) if key is not None])
+            params = self._taken if is_inside else frozenset(key for key in keys if key is not None)
+
+            def make() -> Clip:
+                return self._event(request, where, (tensors, outputs), seconds, result)
+
+            pending = _Pending(make, tensors, outputs, params)
+            if params:
+                pending.event = replace(make(), params=params)
+                recorder.add(pending.event)
+            if not is_inside:
+                self._pending = [*self._pending[-_MOST:], pending]
         return result
 
-    def _event(self, request: Request, tensors: list[Any], outputs: list[Any], seconds: float, result: Any) -> Clip:
-        before, after = ([self.norm(x, request.order) for x in of_these] for of_these in (tensors, outputs))
+    def _event(self, request: Request, where: Place, tensors: tuple[list[Any], list[Any]], seconds: float, result: Any) -> Clip:
+        before, after = ([self.norm(x, request.order) for x in of_these] for of_these in tensors)
         return replace(
-            request.event(place(self.framework), self._taken, before, after),
+            request.event(where, NO_PARAMS, before, after),
             returned=returned(result.norm if hasattr(result, "norm") else result),
             culprits=tuple(f"gradient {i}" for i, n in enumerate(before) if not math.isfinite(n)),
             seconds=seconds,
@@ -105,56 +130,113 @@ class Functional:
             call: the step.
             name: the optimizer's.
             optimizer: itself.
-            pairs: each gradient with the id of its variable.
+            pairs: each gradient with the key of its variable.
             own: the clip inside of the step.
         """
         recorder = self.recorder
         present = [(grad, key) for grad, key in pairs if grad is not None]
-        self._taken = frozenset(key for _, key in present)
         with recorder.quietly():
             self._close(present)
+            self._taken, self._own = frozenset(key for _, key in present), own
             if own is not None:
                 self._clip_inside(own, present)
         recorder.stepping = self
         try:
             result = call()
         finally:
-            recorder.stepping = None
-        self._pending.clear()
-        self._grads.clear()
-        seconds = recorder.since_the_last_step()
-        event = Step(where=place(self.framework), params=self._taken, name=name, optimizer=id(optimizer))
-        self._taken = frozenset()
-        recorder.add(replace(event, total=len(pairs), seconds=seconds))
+            recorder.stepping, self._own = None, None
+        self._steps += 1
+        self._add_step(Step, name, optimizer, len(pairs))
+        return result
+
+    def _add_step(self, kind: type[Step], name: str, optimizer: Any, total: int) -> None:
+        seconds = self.recorder.since_the_last_step()
+        event = kind(where=place(self.framework), params=self._taken, name=name, optimizer=id(optimizer))
+        self._taken = NO_PARAMS
+        self.recorder.add(replace(event, total=total, seconds=seconds))
+
+    def unscale(self, call: Callable[[], Any], name: str, optimizer: Any, pairs: Sequence[tuple[Any, int]]) -> Any:
+        """Record that an optimizer divides gradients by the scale of the loss, and steps if they are finite.
+
+        Args:
+            call: both.
+            name: of the optimizer that steps.
+            optimizer: itself.
+            pairs: as of :meth:`step`.
+        """
+        present, steps = [(grad, key) for grad, key in pairs if grad is not None], self._steps
+        taken = frozenset(key for _, key in present)
+        with self.recorder.quietly():
+            self._close(present)
+            self.recorder.add(Unscale(where=place(self.framework), params=taken))
+        result = call()
+        if self._steps == steps and not self.is_traced():
+            self._taken = taken
+            self._add_step(Skip, name, optimizer, len(pairs))
         return result
 
     def _clip_inside(self, own: Request, present: Sequence[tuple[Any, int]]) -> None:
         """The optimizer's own clip by a setting, which nothing but its formula shows."""
-        event = self._event(own, [grad for grad, _ in present], [], math.nan, None)
+        event = self._event(own, place(self.framework), ([grad for grad, _ in present], []), math.nan, None)
         limit = event.limit if event.limit is not None else math.nan
-        self.recorder.add(replace(event, after=min(event.before, limit)))
+        self.recorder.add(replace(event, params=self._taken, after=min(event.before, limit)))
+
+    # ---- what an optimizer takes ----
 
     def _close(self, present: Sequence[tuple[Any, int]]) -> None:
-        """Say of each clip which variables took its result, also through a later clip; clips of one line are one."""
+        """Say of each clip which variables took its result, also through a later clip; and what else made gradients."""
         owner = {id(grad): key for grad, key in present}
         for pending in reversed(self._pending):
             for x, y in zip(pending.inputs, pending.outputs, strict=False):
                 if id(y) in owner:
                     owner.setdefault(id(x), owner[id(y)])
-        merged: dict[Place, tuple[int, Clip]] = {}
-        gone = set()
+        written = self._written(present)
+        params = frozenset(owner.values())
+        left, clips = [], []
         for pending in self._pending:
-            clip = self.recorder.events[pending.place]
-            assert isinstance(clip, Clip)
             taken = frozenset(owner[id(x)] for x in pending.outputs if id(x) in owner)
-            clip = replace(clip, params=taken, is_dropped=not taken and not clip.only_measures)
-            first = merged.get(clip.where)
+            if not taken and not pending.params & params:
+                left.append(pending)  # another optimizer's, or no gradients
+                continue
+            if pending.event is None:
+                pending.event = pending.make()
+                self.recorder.add(pending.event)
+            taken |= pending.params & frozenset(written)
+            clips.append(self._put(pending.event, replace(pending.event, params=taken, is_dropped=not taken)))
+        self._merge(clips)
+        self._pending = left
+        self._grads = {key: x for key, x in self._grads.items() if x[1] not in params}
+        changed = {key: norms for key, norms in written.items() if abs(norms[1] - norms[0]) > _SAME * max(norms)}
+        if changed:
+            before, after = (total([norms[i] for norms in changed.values()], 2.0) for i in (0, 1))
+            event = Write(where=place(self.framework), params=frozenset(changed), is_late=True, before=before, after=after)
+            self.recorder.add(event)
+        for key in params:
+            self._latest.pop(key, None)
+
+    def _written(self, present: Sequence[tuple[Any, int]]) -> dict[int, tuple[float, float]]:
+        """The variables whose gradients neither a pass nor a clip has made, with the norms before and after."""
+        made = {id(y) for pending in self._pending for y in pending.outputs}
+        found = [(x, key) for x, key in present if key in self._latest and id(x) not in self._grads and id(x) not in made]
+        return {key: (self.norm(self._latest[key], 2.0), self.norm(x, 2.0)) for x, key in found}
+
+    def _put(self, old: Event, new: Clip) -> Clip:
+        """Put a clip in the place of its earlier form in the record."""
+        new = replace(new, is_dropped=new.is_dropped and not new.only_measures)
+        self.recorder.events[next(i for i, x in enumerate(self.recorder.events) if x is old)] = new
+        return new
+
+    def _merge(self, clips: Sequence[Clip]) -> None:
+        """Clips of one line, each of one gradient, are one."""
+        firsts: dict[Place, Clip] = {}
+        gone = set()
+        for clip in clips:
+            first = firsts.get(clip.where)
             if first is not None and (clip.is_each or clip.is_value):
-                gone.add(pending.place)
-                clip = _both(first[1], clip)
-            merged[clip.where] = (first[0] if first is not None and pending.place in gone else pending.place, clip)
-            self.recorder.events[merged[clip.where][0]] = clip
-        self.recorder.events[:] = [x for i, x in enumerate(self.recorder.events) if i not in gone]
+                gone.add(id(clip))
+                clip = self._put(first, _both(first, clip))
+            firsts[clip.where] = clip
+        self.recorder.events[:] = [x for x in self.recorder.events if id(x) not in gone]
 
 
 def _both(first: Clip, second: Clip) -> Clip:

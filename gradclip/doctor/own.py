@@ -64,7 +64,8 @@ def _request(grads: Gradients, rules: Rules, options: Options, watch: Watch, ori
     limit = rule.limit if not is_value else rule.upper
     order = float("inf") if is_value else rule.order
     name, is_partial = f"gradclip {rule.name}", options.reduce is not None
-    request = Request(name, tensors, limit, order, is_value, is_each, is_iterator, is_partial)
+    request = Request(name, tensors, limit, order, is_value, is_each, is_iterator, is_partial=is_partial)
+    request.are_params = any(param is not None for param in grads.params)
 
     def own(copies: list[Any]) -> Any:
         return original(open_(copies, holders="none"), rule, Options("place"))

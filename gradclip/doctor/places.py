@@ -51,7 +51,7 @@ def place(framework: str) -> Place:
     through = ""
     while frame is not None and not is_user(frame.f_code.co_filename):
         root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if root not in (framework, "gradclip", "contextlib", "functools", "threading", "") and any(
+        if root not in (framework, "keras", "gradclip", "contextlib", "functools", "threading", "") and any(
             part in frame.f_code.co_filename for part in _INSTALLED
         ):
             through = root

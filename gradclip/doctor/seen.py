@@ -36,6 +36,7 @@ class Seen:
     """Knows parameters, and sees which of their gradients were written. A framework supplies the primitives."""
 
     framework = ""
+    counts_passes = True  #: whether a backward pass that adds to a gradient changes its version
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder

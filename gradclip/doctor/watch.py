@@ -155,7 +155,7 @@ class Watch(Seen):
         finally:
             self.in_backward -= 1
         with self.recorder.quietly():
-            written, _ = self.changed()
+            written, _ = self.changed(closely=not self.counts_passes)
             self.settle()
             self.recorder.add(Backward(where=where, params=written, is_local=is_local, scale=scale))
         self.watch_lines()

@@ -37,6 +37,11 @@ def after_adam() -> None:
     train(optax.chain(optax.adam(1.0), optax.clip_by_global_norm(1.0)))  # <- GD110
 
 
+def alone() -> None:
+    """An optimizer without a chain, in a compiled step."""
+    train(optax.adam(0.01))  # <- GD101
+
+
 def no_clip() -> None:
     """Nothing clips, in a compiled step."""
     train(optax.chain(optax.add_decayed_weights(0.1), optax.adam(0.01)))  # <- GD101
@@ -45,6 +50,16 @@ def no_clip() -> None:
 def own_after_adam() -> None:
     """gradclip's link comes after the optimizer, in a compiled step."""
     train(optax.chain(optax.adam(1.0), gradient_transformation(torch.clip_grad_norm(1.0))))  # <- GD110
+
+
+def right_by_hand() -> None:
+    """Right: the usual clip, written out, in a compiled step."""
+
+    def clip(grads: Any) -> Any:
+        factor = jnp.minimum(1.0, 1.0 / jnp.sqrt(sum(jnp.sum(x**2) for x in jax.tree.leaves(grads))))
+        return jax.tree.map(lambda x: x * factor, grads)
+
+    train(optax.adam(0.01), clip)
 
 
 def right_chain() -> None:

@@ -26,5 +26,14 @@ def right_fit() -> None:
     model.fit(x, y, batch_size=8, epochs=1, verbose=0)
 
 
+def right_each() -> None:
+    """Right: Keras clips each gradient by its own norm, and the mean of two steps."""
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.layers.Input([4]), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+    x, y = np.random.randn(64, 4), 3 * np.random.randn(64, 1)
+    model.compile(keras.optimizers.Adam(0.01, clipnorm=1.0, gradient_accumulation_steps=2), "mse", run_eagerly=True)
+    model.fit(x, y, batch_size=8, epochs=1, verbose=0)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[-1]]()

@@ -41,6 +41,17 @@ def always() -> None:
         optimizer.clear_grad()
 
 
+def each_microbatch() -> None:
+    """A clip after each of two backward passes."""
+    model, optimizer, loss = regression()
+    for _ in range(6):
+        for _ in range(2):
+            loss().backward()
+            paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GD107
+        optimizer.step()
+        optimizer.clear_grad()
+
+
 def frozen_out() -> None:
     """The head is stepped and not clipped."""
     model, optimizer, loss = regression()
@@ -112,6 +123,17 @@ def right_each() -> None:
         value.backward()
         optimizer.minimize(value)
         model.clear_gradients()
+
+
+def right_frozen() -> None:
+    """Right: a frozen layer, which has no gradient, is given to the clip too."""
+    model, optimizer, loss = regression()
+    model[0].weight.stop_gradient = True
+    for _ in range(6):
+        loss().backward()
+        paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.clear_grad()
 
 
 def right_loop() -> None:

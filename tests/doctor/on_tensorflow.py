@@ -93,6 +93,18 @@ def not_finite() -> None:
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
 
 
+def scaled() -> None:
+    """The clip comes before the optimizer divides by the scale of the loss."""
+    model, _ = regression()
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01), initial_scale=256.0)
+    x, y = tf.random.normal([64, 4]), 3 * tf.random.normal([64, 1])
+    for _ in range(6):
+        with tf.GradientTape() as tape:
+            loss = optimizer.scale_loss(tf.reduce_mean((model(x) - y) ** 2))
+        grads, _ = tf.clip_by_global_norm(tape.gradient(loss, model.trainable_variables), 256.0)  # <- GD108
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+
+
 def twice() -> None:
     """The optimizer clips too."""
     model, gradients = regression()
@@ -100,6 +112,37 @@ def twice() -> None:
     for _ in range(6):
         grads, _ = tf.clip_by_global_norm(gradients(), 1.0)
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))  # <- GD106
+
+
+def written() -> None:
+    """A decay is added after the clip."""
+    model, gradients = regression()
+    optimizer = keras.optimizers.SGD(0.01)
+    for _ in range(6):
+        grads, _ = tf.clip_by_global_norm(gradients(), 1.0)
+        grads = [grad + 0.1 * x for grad, x in zip(grads, model.trainable_variables, strict=True)]
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))  # <- GD104
+
+
+def right_accumulated() -> None:
+    """Right: the clip of a mean, which no pass has made, and a cast after it."""
+    model, gradients = regression()
+    optimizer = keras.optimizers.SGD(0.01)
+    for _ in range(6):
+        mean = [(x + y) / 2 for x, y in zip(gradients(), gradients(), strict=True)]
+        grads, _ = tf.clip_by_global_norm(mean, 1.0)
+        grads = [tf.cast(tf.cast(grad, tf.float64), tf.float32) for grad in grads]
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+
+
+def right_by_hand() -> None:
+    """Right: the usual clip, written out."""
+    model, gradients = regression()
+    optimizer = keras.optimizers.SGD(0.01)
+    for _ in range(6):
+        grads = gradients()
+        factor = tf.minimum(1.0, 1.0 / tf.linalg.global_norm(grads))
+        optimizer.apply_gradients(zip([x * factor for x in grads], model.trainable_variables, strict=True))
 
 
 def right_clipped() -> None:
@@ -132,6 +175,18 @@ def right_global() -> None:
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
 
 
+def right_loss_scale() -> None:
+    """Right: the inner optimizer clips, after the division by the scale of the loss; it leaves out a step."""
+    model, _ = regression()
+    x, y = tf.random.normal([64, 4]), 3 * tf.random.normal([64, 1])
+    inner = keras.optimizers.SGD(0.01, clipnorm=1.0)
+    optimizer = keras.optimizers.LossScaleOptimizer(inner, initial_scale=256.0)
+    for step in range(6):
+        with tf.GradientTape() as tape:
+            loss = optimizer.scale_loss(tf.reduce_mean((model(x) - y) ** 2) * (float("inf") if step == 2 else 1.0))
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True))
+
+
 def right_own() -> None:
     """Right: gradclip's functions."""
     model, gradients = regression()
@@ -142,6 +197,18 @@ def right_own() -> None:
         else:
             grads = gradclip.clip(gradients(), clip_by_global_norm(1.0)).grads
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+
+
+def right_two_optimizers() -> None:
+    """Right: two networks, whose gradients are clipped before either steps."""
+    model, gradients = regression()
+    other, others = regression()
+    first, second = keras.optimizers.SGD(0.01), keras.optimizers.SGD(0.01)
+    for _ in range(6):
+        grads, _ = tf.clip_by_global_norm(gradients(), 1.0)
+        of_other, _ = tf.clip_by_global_norm(others(), 1.0)
+        first.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+        second.apply_gradients(zip(of_other, other.trainable_variables, strict=True))
 
 
 if __name__ == "__main__":

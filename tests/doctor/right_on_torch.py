@@ -97,6 +97,7 @@ def right_frozen() -> None:
         optimizer.zero_grad()
         loss().backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        gradclip.clip_grad_norm_(model.parameters(), float("inf"))
         optimizer.step()
 
 

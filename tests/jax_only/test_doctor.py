@@ -19,6 +19,25 @@ def test_the_end_shows_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     assert "Traceback" not in out.out + out.err
 
 
+MADE_IN_EACH_UPDATE = """
+import optax
+import on_jax
+from jax import disable_jit
+
+@optax.inject_hyperparams
+def make(learning_rate):
+    return optax.chain(optax.clip_by_global_norm(3.0), optax.adam(learning_rate))
+
+with disable_jit():
+    on_jax.train(make(learning_rate=0.01))
+"""
+
+
+def test_an_optimizer_that_is_made_in_each_update_is_one(tmp_path: Path) -> None:
+    told = watched.told(watched.written(tmp_path, "jax", MADE_IN_EACH_UPDATE), "--steps", "4")
+    assert (told.status, told.report["ended"], told.report["steps"]) == (0, "stopped", 4)
+
+
 NESTED = """
 import optax
 from on_jax import train
