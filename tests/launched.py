@@ -9,9 +9,9 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 TESTS = Path(__file__).parent
 TIME_LIMIT = 1200  #: seconds for a process: only one that hangs takes this long, even on a busy machine
@@ -42,20 +42,6 @@ def free_ports(many: int) -> list[int]:
     for free in sockets:
         free.close()
     return ports
-
-
-def together(runs: Sequence[tuple[list[str], Mapping[str, str]]]) -> list[str]:
-    """Run commands at the same time, each in its environment; return what each prints. All must succeed."""
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    started = [subprocess.Popen(command, env=env, **pipes) for command, env in runs]
-    try:
-        said = [process.communicate(timeout=TIME_LIMIT) for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    for process, (out, complaint) in zip(started, said, strict=True):
-        assert process.returncode == 0, (out + complaint)[-5000:]
-    return [out for out, _ in said]
 
 
 def forked(main: Callable[[], int], folder: Path, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
+import copies
 import pytest
 from frameworks.base import Framework
-from launched import TESTS, TIME_LIMIT, environment
+from launched import TESTS
 from missing_names import names
 
 
@@ -20,8 +19,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="module")
 def without(backend: Framework) -> dict[str, str]:
     """Return the failures without each of the names; a separate process loads the backend again for each."""
-    command = [sys.executable, str(TESTS / "missing_names.py"), backend.name, f"{backend.name}.__version__"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=environment())
+    done = copies.run(backend.name, str(TESTS / "missing_names.py"), backend.name, f"{backend.name}.__version__")
     assert done.returncode == 0, done.stderr
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return found

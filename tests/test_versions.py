@@ -5,14 +5,12 @@ from __future__ import annotations
 import configparser
 import itertools
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
+import copies
 import pytest
 from frameworks.base import Framework
-from launched import TIME_LIMIT
 
 from gradclip import versions
 from gradclip.errors import GradclipError, VersionError
@@ -66,15 +64,8 @@ def test_the_table_is_in_order(module: str) -> None:
     assert known.tested[0].startswith(known.minimum)  # the tests ran on the lowest version
 
 
-def ran(code: str) -> str:
-    """Return the output of a new interpreter."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIME_LIMIT, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_a_backend_is_not_loaded_below_the_floor(backend: Framework) -> None:
-    out = ran(
+    code = (
         f"import {backend.name} as framework\n"
         "framework.__version__ = '0.0.1'\n"
         "from gradclip import registry\n"
@@ -91,7 +82,9 @@ def test_a_backend_is_not_loaded_below_the_floor(backend: Framework) -> None:
         "list(registry.loaded())\n"
         "print(name in asked)\n"  # gradclip does not ask it again
     )
-    assert out.splitlines()[-4:] == [f"Received: {backend.name}.__version__='0.0.1'"] * 2 + ["False"] * 2
+    done = copies.run(backend.name, "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-4:] == [f"Received: {backend.name}.__version__='0.0.1'"] * 2 + ["False"] * 2
 
 
 # ---- files with versions --------------------------------------------------------------------------------------------------

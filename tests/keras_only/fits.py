@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from typing import Any
 
+import copies
 import keras
 import numpy as np
 from oracle import ulps
@@ -54,5 +54,4 @@ def applied(optimizer: Any, *batches: list[Any], start: Any = None) -> list[list
 
 def python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a script in another process."""
-    command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return copies.run("keras", "-c", textwrap.dedent(script), *arguments)

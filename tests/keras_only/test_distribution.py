@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
-import sys
 from typing import Any
 
+import copies
 import keras
 import numpy as np
 import pytest
-from launched import TIME_LIMIT, environment
 
 NAMES = ["global_clipnorm", "clipnorm", "clipvalue", "units", "block", "groups", "follows", "skips"]
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="keras.distribution is for JAX")
@@ -19,8 +17,7 @@ pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="keras.
 
 @functools.cache
 def found() -> dict[str, dict[str, Any]]:
-    command = [sys.executable, "-m", "keras_only.distributed"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=environment(), check=False)
+    done = copies.run("keras", "-m", "keras_only.distributed")
     assert done.returncode == 0, done.stderr[-5000:]
     made: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return made

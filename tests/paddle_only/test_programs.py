@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import copies
 import numpy as np
 import paddle
 import pytest
 from frameworks.paddle import framework
-from launched import TIME_LIMIT
 from oracle import ulps
 from paddle_programs import run, static_mode
 from rules import kinds
@@ -250,7 +248,7 @@ def test_to_static_calls_it_as_it_is(call: str, first: bool, full_graph: bool, t
     lines += [f"got = paddle.jit.to_static(traced, full_graph={full_graph})(a, b)", "print(*got[0].tolist(), *got[1].tolist())"]
     script = tmp_path / "script.py"  # to_static reads the source
     script.write_text("\n".join(lines))
-    done = subprocess.run([sys.executable, "-P", script], capture_output=True, text=True, timeout=TIME_LIMIT)
+    done = copies.run("paddle", str(script))
     assert done.returncode == 0, done.stderr
     assert ulps(np.array(done.stdout.split(), np.float64), np.array([3.0, 4.0, 12.0]) / 13, "float32") <= 4
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-from launched import TIME_LIMIT
+import copies
 
 SOURCE = """
 import torch
@@ -24,11 +22,9 @@ def clip(grads, max_norm):
 
 def conformance(folder: Path, source: str) -> tuple[int, str]:
     (folder / "train.py").write_text(source)
-    command = ["gradclip", "conformance", "train.py:clip", "--dialect", "torch.clip_grad_norm_", "--all"]
+    command = ["-m", "gradclip", "conformance", "train.py:clip", "--dialect", "torch.clip_grad_norm_", "--all"]
     select = ["--select=*/[AB]*", "--select=*/order_invariance", "--select=*/split_invariance"]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", *command, *select], cwd=folder, capture_output=True, text=True, timeout=TIME_LIMIT
-    )
+    done = copies.run("torch", *command, *select, cwd=folder)
     return done.returncode, done.stdout
 
 

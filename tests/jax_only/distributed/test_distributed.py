@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+import copies
 import pytest
 import xla_flags
 from jax_only.distributed import worker
-from launched import TESTS, TIME_LIMIT, environment, free_ports, together
+from launched import TESTS, environment, free_ports
 
 DOCS = TESTS.parent / "docs" / "distributed.md"
 COSTS = DOCS.with_name("collectives.md")
@@ -26,8 +25,7 @@ def of_devices(count: int) -> dict[str, str]:
 def failures() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "failures.json"
-        command = [sys.executable, "-m", "jax_only.distributed.worker", str(path), str(DOCS)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=of_devices(8), check=False)
+        done = copies.run("jax", "-m", "jax_only.distributed.worker", str(path), str(DOCS), env=of_devices(8))
         assert done.returncode == 0, done.stderr[-5000:]
         found: dict[str, str] = json.loads(path.read_text("utf-8"))
         return found
@@ -40,24 +38,26 @@ def test_on_eight_devices(name: str) -> None:
 
 @pytest.mark.parametrize("count", [20, pytest.param(300, marks=pytest.mark.slow("a rare mix of shapes and values"))])
 def test_random_arrays(count: int) -> None:
-    command = [sys.executable, "-m", "jax_only.distributed.searching", str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=of_devices(8), check=False)
+    done = copies.run("jax", "-m", "jax_only.distributed.searching", str(count), env=of_devices(8))
     assert done.stdout == f"{count} cases are right\n", done.stderr[-5000:]
 
 
 @pytest.mark.slow("an outdated table; the checks cover the collectives themselves")
 def test_the_table_of_costs() -> None:
     """The counts come from programs that XLA compiles for up to 64 devices."""
-    command = [sys.executable, "-m", "jax_only.distributed.counting"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=of_devices(64), check=True)
+    done = copies.run("jax", "-m", "jax_only.distributed.counting", env=of_devices(64))
+    assert done.returncode == 0, done.stderr[-5000:]
     assert COSTS.read_text("utf-8").partition("<!-- compiled -->\n")[2].partition("<!-- /compiled -->")[0] == done.stdout
 
 
 def two_processes(module: str, *arguments: str) -> list[str]:
     """Run a module in two processes; return what each prints if both succeed."""
     [port] = free_ports(1)
-    command = [sys.executable, "-m", f"jax_only.distributed.{module}", f"127.0.0.1:{port}", *arguments]
-    return together([([*command, str(i)], of_devices(2) | {"XLA_FLAGS": xla_flags.FAST}) for i in range(2)])
+    command = ["-m", f"jax_only.distributed.{module}", f"127.0.0.1:{port}", *arguments]
+    both = copies.together("jax", [([*command, str(i)], of_devices(2) | {"XLA_FLAGS": xla_flags.FAST}) for i in range(2)])
+    for done in both:
+        assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    return [done.stdout for done in both]
 
 
 def test_two_processes() -> None:
@@ -76,8 +76,7 @@ def test_a_process_that_dies() -> None:
 
 
 def test_the_example_trains() -> None:
-    command = [sys.executable, str(TESTS.parent / "examples" / "jax_sharded.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=of_devices(8), check=False)
+    done = copies.run("jax", str(TESTS.parent / "examples" / "jax_sharded.py"), env=of_devices(8))
     assert done.returncode == 0, done.stderr[-5000:]
     first, last = done.stdout.splitlines()[-1].removeprefix("first loss ").split(", last loss ")
     assert float(last) < float(first) / 3

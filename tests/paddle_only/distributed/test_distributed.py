@@ -10,8 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import copies
 import pytest
-from launched import TESTS, TIME_LIMIT, environment, start
+from launched import TESTS, TIME_LIMIT, environment
 from paddle_only.distributed import worker
 
 EXAMPLE = TESTS.parent / "examples" / "paddle_data_parallel.py"
@@ -21,7 +22,7 @@ COSTS = DOCS.with_name("collectives.md")
 
 def forked(processes: int, module: str, *arguments: str) -> str:
     """Run a module in several processes; return what they print if all exit normally."""
-    done = start("forked", str(processes), f"paddle_only.distributed.{module}", *arguments)
+    done = copies.run("paddle", "-m", "forked", str(processes), f"paddle_only.distributed.{module}", *arguments)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-10000:]
     return said

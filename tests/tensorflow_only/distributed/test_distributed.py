@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import json
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+import copies
 import pytest
-from launched import TESTS, TIME_LIMIT, environment, start
+from launched import TESTS, environment
 from tensorflow_only.distributed import mirrored, processes
 from tensorflow_only.distributed.processes import SIZES
 
@@ -23,9 +23,7 @@ NAMES = [*(check.__name__ for check in mirrored.CHECKS), "four_replicas", "the_r
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *arguments]
-    own = environment(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3", KERAS_BACKEND="tensorflow")
-    return subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=own, check=False)
+    return copies.run("tensorflow", *arguments, env=environment(KERAS_BACKEND="tensorflow"))
 
 
 @functools.cache
@@ -67,7 +65,7 @@ def test_the_example_trains() -> None:
 
 def test_two_processes() -> None:
     """A monitor and a limit that follows the run agree on both, and with those of one process; the topologies are right."""
-    done = start("forked", "2", processes.__name__, CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3")
+    done = run("-m", "forked", "2", processes.__name__)
     assert done.returncode == 0, done.stderr[-5000:]
     printed = [line for line in done.stdout.splitlines() if line.startswith("{")]
     one, other = map(json.loads, printed)

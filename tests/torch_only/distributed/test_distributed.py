@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import copies
 import pytest
 import torch
 from launched import TESTS, TIME_LIMIT, environment, start
@@ -30,7 +31,7 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
 def failures(processes: int) -> dict[str, list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "failures.json"
-        done = start("forked", str(processes), worker.__name__, str(path))
+        done = copies.run("torch", "-m", "forked", str(processes), worker.__name__, str(path))
         assert done.returncode == 0, said(done)
         found: dict[str, list[str]] = json.loads(path.read_text("utf-8"))
         return found
@@ -70,7 +71,7 @@ def alone() -> dict[str, dict[str, Any]]:
     """Return one process's results if the other is absent, and if it is dead."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.json"
-        done = start("forked", "2", dying.__name__, str(path))
+        done = copies.run("torch", "-m", "forked", "2", dying.__name__, str(path))
         assert path.exists(), said(done)
         found: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
         return found
