@@ -83,7 +83,9 @@ def equivalents(call: Call, to: str = "") -> list[Equivalent]:
 
 
 def _in_gradclip(call: Call, target: Target) -> Equivalent:
-    return Equivalent("gradclip", EXACT if target.exact else ROUNDING, code_for(call, target), target.note)
+    lost = tuple(f"It has no {name}=." for name in _not_in_the_rule(call) if name in target.dropped)
+    mark = NEAREST if lost else EXACT if target.exact else ROUNDING
+    return Equivalent("gradclip", mark, code_for(call, target), target.note, lost)
 
 
 def _equivalent(call: Call, framework: str) -> Equivalent:

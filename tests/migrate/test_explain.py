@@ -158,6 +158,13 @@ KERAS, TORCH = "optimizer = gradclip.clipped(optimizer, rule)", "gradclip.clip_(
             NONE,
             "optimizer = gradclip.clipped(optimizer, rule)",
         ),
+        ("fluid.clip.GradientClipByNorm(2.0, need_clip=f)", "gradclip", "nearest", "gradclip.GradientClipByNorm(2.0)"),
+        (
+            "fluid.clip.GradientClipByNorm(2.0, need_clip=None)",
+            "gradclip",
+            "within rounding",
+            "gradclip.GradientClipByNorm(2.0)",
+        ),
         (
             "keras.optimizers.SGD(0.1, clipnorm=1.0)",
             "gradclip",
