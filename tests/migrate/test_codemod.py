@@ -251,3 +251,27 @@ def test_without_libcst_the_codemod_is_not_imported() -> None:
     code += "except ImportError as error:\n    print(error.name)"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, timeout=TIME_LIMIT)
     assert done.stdout == "libcst\n"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        'def f(p: "torch.Tensor"): ...',
+        'x: list["torch.Tensor | None"] = []',
+        'def f(p) -> "Optional[torch.Tensor]": ...',
+        "x = p  # type: torch.Tensor",
+        "def f(p):\n    # type: (torch.Tensor) -> None\n    pass",
+        'def f(p):\n    """Sum.\n\n    >>> f(torch.ones(3))\n    3\n    """',
+    ],
+)
+def test_an_import_that_text_uses_stays(use: str) -> None:
+    migrated = migrate(f"import torch\n{use}\ntorch.nn.utils.clip_grad_norm_(p, 1.0)\n")
+    assert migrated.source == f"import gradclip\nimport torch\n{use}\ngradclip.clip_grad_norm_(p, 1.0)\n"
+
+
+@pytest.mark.parametrize(
+    "use", ["x = p  # type: ignore  # torch", '"""Sums of torch."""', 'print("--torch")', "# >>> torch.ones(3)"]
+)
+def test_an_import_that_text_only_mentions_goes(use: str) -> None:
+    migrated = migrate(f"import torch\n{use}\ntorch.nn.utils.clip_grad_norm_(p, 1.0)\n")
+    assert migrated.source == f"import gradclip\n{use}\ngradclip.clip_grad_norm_(p, 1.0)\n"

@@ -77,7 +77,7 @@ def _call(one: Exactly, found: ByNorm, exact: Exact) -> Rewrite | None:
         f"It is {whose} clip by {said}, written out.",
         edits=(Edit(*span, line), *left.edits),
         needs=beside_torch(needs, found.context) if returns_norm else needs,
-        assumption=_assumed(clip, by_if=returns_norm),
+        assumption="; ".join(filter(None, (_assumed(clip, by_if=returns_norm), _read_twice(one, found.context)))),
     )
 
 
@@ -90,6 +90,18 @@ def _assumed(clip: Clipped, *, by_if: bool) -> str:
     nans = "if the norm is NaN, an `if` clips nothing, and gradclip makes every gradient NaN"
     assumed = f"finite gradients: {nans if by_if else 'those with a NaN may come out otherwise'}"
     return f"{assumed}; a limit far above its epsilon, {clip.epsilon:g}" if 0 < clip.epsilon < EPSILON else assumed
+
+
+def _read_twice(one: Exactly, context: Context) -> str:
+    """The assumption that a parameter of a function is no iterator, of which the second loop would see nothing."""
+    source = context.source
+    name = next((n for n in source.between(cst.Name, *source.span(one.site)) if n.value == one.tensors), None)
+    places = context.resolver.assigned_at(name) if name is not None else ()
+    others = (place for place in places if not isinstance(place, cst.Param))
+    listed = any(not isinstance(context.resolver.value(place), cst.List) for place in others)
+    if one.keeps or not isinstance(one.site, (cst.For, cst.If)) or not any(isinstance(p, cst.Param) for p in places) or listed:
+        return ""
+    return f"`{one.tensors}` is no iterator: by hand, the norm would use it up, and nothing would be clipped"
 
 
 def _line(one: Exactly, context: Context) -> tuple[str, tuple[Need, ...]]:

@@ -14,6 +14,9 @@ from gradclip.migrate.codemod.separated import without
 
 __all__ = ["removed"]
 
+#: a name in a type comment, or in a doctest, which has the module's names
+_IN_TEXT = r"(?m)#[ \t]*type:(?![ \t]*ignore)[^\n]*\b{name}\b|^[ \t]*(>>>|\.\.\.) [^\n]*\b{name}[ \t]*[.(]"
+
 
 def removed(
     decisions: Sequence[Rewrite],
@@ -73,8 +76,13 @@ def _is_wanted(binding: Binding, source: Source) -> bool:
     for string in source.any(cst.SimpleString):
         if string.raw_value == binding.local:  # __all__, getattr
             return True
-        if isinstance(source.parents[string], cst.Arg) and code.search(str(string.raw_value)):  # eval
+        text = str(string.raw_value)
+        if isinstance(source.parents[string], cst.Arg) and code.search(text):  # eval
             return True
+        if source.within(string, cst.Annotation) is not None and re.search(rf"\b{binding.local}\b", text):
+            return True
+    if re.search(_IN_TEXT.format(name=binding.local), source.text):
+        return True
     line = source.parents[binding.node]
     start = source.start(line)
     return b"F401" in source.data[source.line_start(start) : source.next_line(source.end(line))]
