@@ -64,12 +64,12 @@ def run(grads: Gradients, rules: Rules, options: Options) -> Outcome:
     if options.until == "scale" and measures and (doubt := backend.distributed.doubt(mine.present)) is not None:
         warn(doubt)
     others = [clip for clip in clips if not clip.rule.is_plain]
-    is_plain = bool(mine.present and mine.lane.dtype) and measures and not others
-    if not is_plain:
+    needs_checks = bool(others) or not measures or not (mine.present and mine.lane.dtype)
+    if needs_checks:
         clips = _checked(clips, mine, backend, in_place)
     elif in_place:
         backend.check_writable(mine.present[0])
-    with backend.arithmetic(in_place and not is_plain):  # autograd does not track plain tensors
+    with backend.arithmetic(in_place and needs_checks):  # autograd tracks no tensors that need none
         norms = shards.norms(clips) if measures else _known(clips, backend, options, is_list)
         if not mine.present and measures and not is_list and norms[0] == 0:
             warn_of_nothing(mine)  # no process has gradients

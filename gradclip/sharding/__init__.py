@@ -47,8 +47,7 @@ def shared(
             anything else than such groups.
     """
     backend = grads.backend
-    is_plain = measures and reduce is None and shards is None
-    if is_plain and backend is not None and backend.distributed.is_running():
+    if measures and reduce is None and shards is None and backend is not None and backend.distributed.is_running():
         _check_marks(grads, selected)
     has_gaps = len(grads.present) < len(grads.leaves)
     if reduce is None and shards is None and not has_gaps and (not grads.present or grads.lane.dtype):
