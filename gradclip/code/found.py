@@ -14,10 +14,13 @@ from gradclip.code.model import Options, Verdict
 from gradclip.code.resolve import Resolver
 from gradclip.code.source import Source
 from gradclip.code.values import Values
-from gradclip.natives import Kind, Native
+from gradclip.natives import NATIVES, Kind, Native
 from gradclip.natives.targets import Target
 
-__all__ = ["ApiCall", "Context", "Decision", "Finding", "family", "manual", "unchanged"]
+__all__ = ["IN_PLACE", "ApiCall", "Context", "Decision", "Finding", "family", "manual", "unchanged"]
+
+#: the last names of the natives that write gradients; Accelerate's and Fabric's methods are called alike
+IN_PLACE = frozenset(native.last for native in NATIVES if native.kind is Kind.IN_PLACE)
 
 
 @dataclass(frozen=True, slots=True)

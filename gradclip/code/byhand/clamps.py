@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from gradclip.code.bind import keyword, keywords, literal, number
-from gradclip.code.byhand.vocabulary import bounds
+from gradclip.code.byhand.vocabulary import CLAMPS, bounds
 from gradclip.code.found import Context, Decision, Finding, manual, unchanged
 from gradclip.code.source import last_name, receiver, words
 from gradclip.code.traps.limits import bounds_a_norm, called_a_norm
@@ -18,9 +18,9 @@ from gradclip.code.traps.results import dropped, lost_in_loop
 __all__ = ["METHODS", "ByValue", "call"]
 
 _NESTED = {"minimum": "maximum", "maximum": "minimum"}
-METHODS = words(
-    "clip clip_ clamp clamp_ clip_by_value clamp_max clamp_max_ clamp_min clamp_min_ _foreach_clamp_max _foreach_clamp_max_ "
-    "_foreach_clamp_min _foreach_clamp_min_ minimum maximum"
+METHODS = CLAMPS | words(
+    "clip_ clamp_max clamp_max_ clamp_min clamp_min_ _foreach_clamp_max _foreach_clamp_max_ _foreach_clamp_min "
+    "_foreach_clamp_min_ minimum maximum"
 )
 _FUNCTIONS = re.compile(
     r"(numpy|jax\.numpy|cupy|mxnet\.nd|mxnet\.np|torch|paddle|tensorflow\.keras\.(backend|ops)|keras\.(backend|ops))\.(clip|clamp|(_foreach_)?clamp_(max|min))_?"

@@ -8,14 +8,12 @@ from collections.abc import Iterator
 import libcst as cst
 
 from gradclip.code.bind import keywords, number
-from gradclip.code.found import ApiCall, Context, Finding
+from gradclip.code.found import IN_PLACE, ApiCall, Context, Finding
 from gradclip.code.objects import entered
 from gradclip.code.source import target_names
 from gradclip.natives import Kind
 
 __all__ = ["check", "under_accumulate"]
-
-_CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 
 _EVERY = re.compile(r"%|accum|sync_grad|is_update|last_micro", re.IGNORECASE)  #: tests that are true every k passes
 
@@ -72,7 +70,7 @@ def _is_every(outer: cst.CSTNode, found: ApiCall) -> bool:
 def under_accumulate(context: Context) -> Iterator[tuple[cst.CSTNode, Finding]]:
     """A clip inside ``with accelerator.accumulate(model):`` without ``if accelerator.sync_gradients:``."""
     source = context.source
-    calls = [call for name in _CLIPS for call in source.calls.get(name, ())]
+    calls = [call for name in IN_PLACE for call in source.calls.get(name, ())]
     if not calls or not any(_accumulates(call) for call in source.calls.get("Accelerator", ())):
         return
     for call in sorted(calls, key=source.start):

@@ -10,16 +10,16 @@ import libcst as cst
 
 from gradclip.code.bind import keyword, literal, number
 from gradclip.code.flow import APPLIES
-from gradclip.code.found import ApiCall, Context, Finding
+from gradclip.code.found import IN_PLACE, ApiCall, Context, Finding
 from gradclip.code.objects import first_of, maker, updates
-from gradclip.code.source import Source, last_name, once, receiver, words
+from gradclip.code.source import Source, last_name, once, receiver
 from gradclip.code.traps import trainers
 from gradclip.natives import BY_NAME, KEYWORDS, Kind
 
 __all__ = ["check"]
 
 _WRAPPERS = re.compile(r"accelerator|fabric", re.IGNORECASE)
-_CLIPS = words("clip_grad_norm_ clip_grad_norm clip_grad_value_ clip_gradients")
+_CLIPS = IN_PLACE | {"clip_gradients"}
 _NEAR = 4  #: so many clips before a clip are compared with it
 _ADVICE = "Keep one of the two."
 #: gradclip's own, which a migration may have put in the place of one of the two
