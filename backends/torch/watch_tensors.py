@@ -12,9 +12,12 @@ import torch
 from gradclip.backends.torch import versions
 from gradclip.doctor.events import Params
 from gradclip.doctor.recorder import Recorder
+from gradclip.doctor.seen import total
 from gradclip.doctor.watch import Watch
 
 __all__ = ["TorchWatch", "leaves"]
+
+_PART = 65_536  #: elements that are made float64 at once: they stay in the cache
 
 
 class TorchWatch(Watch):
@@ -78,7 +81,8 @@ def _norm(x: torch.Tensor, order: float, full: bool) -> float:
     if not x.numel():
         return 0.0
     wide = torch.complex128 if x.is_complex() else torch.float64
-    return float(torch.linalg.vector_norm(x.to(wide), order))
+    parts = x.reshape(-1).split(_PART)
+    return total(torch.stack([torch.linalg.vector_norm(part.to(wide), order) for part in parts]).tolist(), order)
 
 
 def leaves(copies: list[Any]) -> list[Any]:

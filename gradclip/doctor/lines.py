@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -11,26 +12,29 @@ from gradclip.doctor.places import Place, is_user
 
 __all__ = ["Lines"]
 
-_MOST = 20_000  #: lines in one go: a loop over data in Python must not become slow
+# a loop over data in Python must not become slow
+_MOST = 20_000  #: lines in one go
+_SECONDS = 0.25  #: of looks in one go; half as many after each go that needed more
 
 
 class Lines:
-    """Calls ``looked(place)`` after each line of the user's code, with the line that has just run.
+    """Calls ``looked(place)`` after each line of the user's code, with the line that has just run; it says if that line wrote.
 
     It does nothing while another trace is on, as under a debugger or coverage.
     """
 
-    def __init__(self, looked: Callable[[Place], None]) -> None:
+    def __init__(self, looked: Callable[[Place], bool]) -> None:
         self.looked = looked
         self.is_on = False
         self._last: Place | None = None
         self._left = 0
+        self._seconds, self._spent = _SECONDS, 0.0
         self._frames: list[FrameType] = []
 
     def start(self) -> None:
         if self.is_on or sys.gettrace() is not None:
             return
-        self.is_on, self._last, self._left = True, None, _MOST
+        self.is_on, self._last, self._left, self._spent = True, None, _MOST, 0.0
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if is_user(frame.f_code.co_filename):
@@ -56,9 +60,17 @@ class Lines:
         if not self.is_on:
             return None
         if self._last is not None:
-            self.looked(self._last)
+            self._look(self._last)
         self._last = Place(frame.f_code.co_filename, frame.f_lineno)
         self._left -= 1
-        if self._left <= 0:
+        if self._left <= 0 or self._spent > self._seconds:
+            self._seconds /= 2
             self.stop()
         return self._line
+
+    def _look(self, last: Place) -> None:
+        start = time.perf_counter()
+        if self.looked(last):
+            self._seconds, self._spent = _SECONDS, 0.0
+        else:
+            self._spent += time.perf_counter() - start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 from gradclip.doctor.events import Backward, Clip, Event, Unscale, Write, Zero
@@ -59,5 +60,6 @@ def _word(event: Event, many: str) -> str:
         return f"{event.name}{many} failed ({event.where})"
     if not event.params:
         return f"{event.name}{many} without gradients ({event.where})"
-    norms = "" if many else f" {told(event.before)} → {told(event.after)}"
+    is_known = not (math.isnan(event.before) and not event.culprits)
+    norms = f" {told(event.before)} → {told(event.after)}" if is_known and not many else ""
     return f"{event.name}{many}{norms} ({event.where})"

@@ -128,11 +128,13 @@ class Watch(Seen):
                 self.recorder.events[made.place] = replace(clip, params=taken, is_dropped=is_dropped)
         self._made.clear()
 
-    def _after_a_line(self, last: Place) -> None:
+    def _after_a_line(self, last: Place) -> bool:
         with self.recorder.quietly():
             closely = self.is_close or self.size() <= _SMALL
-            if any(self.changed(closely=closely)):
+            is_changed = any(self.changed(closely=closely))
+            if is_changed:
                 self.flush(last, closely=closely, is_late=False)
+        return is_changed
 
     def watch_lines(self) -> None:
         """Look after each line of the user's code, until the next event. Not where something is compiled: it could differ."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import sys
 from dataclasses import replace
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from gradclip.code.codes import CODES
 from gradclip.doctor.events import Backward, Clip, Event, Skip, Step, Unscale, Unwatched, Write, Zero
 from gradclip.doctor.findings import findings
+from gradclip.doctor.lines import Lines
 from gradclip.doctor.places import Place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
 from gradclip.doctor.rounds import rounds
@@ -112,10 +115,35 @@ def test_an_optimizer_takes_only_its_own_events() -> None:
     assert [x.number for x in found] == [1, 1]
 
 
+def test_looking_at_lines_that_write_nothing_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "settrace", lambda _: None)
+    monkeypatch.setattr(sys, "gettrace", lambda: None)
+    seconds = itertools.count(0.0, 1 / 64)
+    monkeypatch.setattr("gradclip.doctor.lines.time.perf_counter", lambda: next(seconds))
+    writes, looks = [False], []
+    lines = Lines(lambda place: looks.append(place) or writes[0])
+
+    def looked() -> int:
+        looks.clear()
+        lines.start()
+        for _ in range(100):
+            lines._line(sys._getframe(), "line", None)
+        lines.stop()
+        return len(looks)
+
+    assert (looked(), looked(), looked()) == (17, 9, 5)
+    writes[0] = True
+    assert looked() == 100
+    writes[0] = False
+    assert looked() == 17
+
+
 def test_the_timeline() -> None:
     (found,) = rounds([ZERO, SCALED, SCALED, UNSCALE, CLIP, WRITE, STEP])
     words = "step 1    backward ×2 · unscale · clip 2.00 → 1.00 (train.py:2) · gradients written by g *= 2 (train.py:5)"
     assert timeline(found) == f"{words} · step SGD 2 of 2 parameters"
+    (found,) = rounds([BACKWARD, replace(CLIP, before=math.nan, after=math.nan), STEP])
+    assert timeline(found) == "step 1    backward · clip (train.py:2) · step SGD 2 of 2 parameters"
 
 
 def test_the_linter_has_the_same_texts() -> None:
