@@ -102,3 +102,10 @@ def refused_at_once(why: str, make: Callable[..., Any]) -> None:
     with pytest.raises(type(late.value)) as early:
         make(rule, **arguments)
     assert str(early.value) == str(late.value)
+
+
+def names_reduce_nothing(make: Callable[[Any], Any], tensor: Any) -> None:
+    """``make(reduce)`` refuses the names of JAX's axes, and a tensor."""
+    for reduce in ("dp", ("dp", "tp"), tensor):
+        with pytest.raises(TypeError, match=r"reduce must be a callable or a group of processes"):
+            make(reduce)

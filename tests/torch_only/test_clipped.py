@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from oracle import ulps
-from slots import REFUSED, refused_at_once
+from slots import REFUSED, names_reduce_nothing, refused_at_once
 from torch.distributed import checkpoint
 from torch.distributed.checkpoint import state_dict
 
@@ -373,9 +373,5 @@ def test_what_no_clip_takes_is_refused_at_once(why: str) -> None:
 
 
 def test_a_name_or_a_tensor_reduces_nothing() -> None:
-    """Names are the axes of JAX."""
-    for reduce in ("dp", ("dp", "tp"), torch.ones(2)):
-        with pytest.raises(TypeError, match=r"reduce must be a callable or a group of processes"):
-            made(RULE, reduce=reduce)
-        with pytest.raises(TypeError, match=r"reduce must be a callable or a group of processes"):
-            step_pre_hook(RULE, reduce=reduce)
+    names_reduce_nothing(lambda reduce: made(RULE, reduce=reduce), torch.ones(2))
+    names_reduce_nothing(lambda reduce: step_pre_hook(RULE, reduce=reduce), torch.ones(2))
