@@ -26,6 +26,7 @@ class About:
     sparse: str = ""  #: the code there that makes gradients sparse: "`tf.nn.embedding_lookup` in modeling.py"
     stars: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  #: module as written -> name -> qualified, or ""
     kept: frozenset[str] = frozenset()  #: the names that they import from the file; "*" for all
+    own: str = ""  #: the module or the package of the project that `import gradclip` would import there
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import ast
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from gradclip.code.files import Found
 from gradclip.code.magics import parsed
@@ -18,6 +19,8 @@ from gradclip.code.outline import File, outlined, text_of
 
 __all__ = ["survey"]
 
+_ENTRY = "__init__.py"
+_LIBRARY = Path(__file__).parents[1]
 _MOST = 50  #: places anywhere in a run to look for a module
 
 
@@ -45,9 +48,24 @@ def survey(found: Iterable[Found]) -> Mapping[str, About]:
             sparse = _evidence(file, imported, users) if any_sparse else ""
             stars = {module: names for module in file.stars if (names := modules.bound(module, file)) is not None}
             kept = frozenset().union(*(wanted[name] for name in _last_names(file) if name in wanted))
-            if sparse or stars or kept:
-                about[file.given] = About(sparse, stars, kept)
+            own = _own(file)
+            if sparse or stars or kept or own:
+                about[file.given] = About(sparse, stars, kept, own)
     return about
+
+
+def _own(file: File) -> str:
+    """The project's ``gradclip.py`` or ``gradclip/`` where Python looks before the library; "" if there is none.
+
+    These places are the folder around a file's package, and the current folder.
+    """
+    around = [*_around(os.path.dirname(file.path))]
+    root = next((folder for folder in around if not os.path.isfile(os.path.join(folder, _ENTRY))), "")
+    for folder in dict.fromkeys((root, os.getcwd())):
+        for name in (os.path.join(folder, "gradclip.py"), os.path.join(folder, "gradclip", _ENTRY)):
+            if folder in around and os.path.isfile(name) and not os.path.samefile(os.path.dirname(name), _LIBRARY):
+                return os.path.relpath(name)
+    return ""
 
 
 def _wanted(files: Iterable[File]) -> Mapping[str, set[str]]:

@@ -244,3 +244,29 @@ def test_two_files_that_a_star_import_can_mean_are_a_doubt(tmp_path: Path, capsy
     cli.main(["migrate", "-j", "1", "--write", str(tmp_path)])
     capsys.readouterr()
     assert "gradclip" not in (tmp_path / "user.py").read_text(encoding="utf-8")
+
+
+# ---- a module of the project that is called gradclip ---------------------------------------------------------------------
+
+TORCH = "import torch\n\ndef clip(model):\n    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+SHADOWED = {
+    "beside a script": ({"train": TORCH, "gradclip": "class AutoClip: ...\n"}, True),
+    "a package beside a script": ({"train": TORCH, "gradclip/__init__": ""}, True),
+    "around the package": ({"lib/train": TORCH, "lib/__init__": "", "gradclip": ""}, True),
+    "in the package": ({"lib/train": TORCH, "lib/__init__": "", "lib/gradclip": ""}, False),
+    "in the current folder": ({"src/train": TORCH, "gradclip": ""}, True),
+    "in another folder": ({"src/train": TORCH, "other/gradclip": ""}, False),
+}
+
+
+@pytest.mark.parametrize("name", SHADOWED)
+def test_a_call_stays_where_the_project_has_a_gradclip_of_its_own(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, is_shadowed = SHADOWED[name]
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, **files)
+    assert cli.main(["migrate", "--json", "."]) == 1
+    (site,) = [site for file in json.loads(capsys.readouterr().out)["files"] for site in file["sites"]]
+    assert (site["code"], site["outcome"]) == (("GM201", "manual") if is_shadowed else ("GT101", "rewritten"))
+    assert ("the project's own gradclip" in site["reason"]) == is_shadowed

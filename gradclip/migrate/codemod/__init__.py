@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from gradclip.code.byhand.clamps import ByValue
 from gradclip.code.byhand.norms import ByNorm
-from gradclip.code.found import ApiCall, Context, Decision, manual
+from gradclip.code.found import ApiCall, Context, Decision, Finding, manual
 from gradclip.code.model import Migrated, Options, Site, Verdict
 from gradclip.code.sites import decided, read, site
 from gradclip.code.source import Edit, Source
@@ -60,9 +60,19 @@ def _migrated(context: Context) -> Migrated:
 
 def _decide(found: ApiCall | ByValue | ByNorm) -> list[Decision]:
     if isinstance(found, ApiCall):
-        return [applied(found)]
-    made = byvalue.rewritten(found) if isinstance(found, ByValue) else bynorm.rewritten(found)
-    return [made or manual(found.node, found.finding)]
+        made: Decision = applied(found)
+    else:
+        rewrite = byvalue.rewritten(found) if isinstance(found, ByValue) else bynorm.rewritten(found)
+        made = rewrite or manual(found.node, found.finding)
+    own = found.context.options.about.own
+    if own and isinstance(made, Rewrite) and any("gradclip" in need.statement for need in made.needs):
+        return [manual(made.node, _shadowed(own), made.api)]
+    return [made]
+
+
+def _shadowed(own: str) -> Finding:
+    """Why no call becomes gradclip's where the project has a module of this name."""
+    return Finding("GM201", f"`import gradclip` would import the project's own {own} here.", "Rename that file first.")
 
 
 def _apart(decisions: Sequence[Decision], source: Source) -> list[Decision]:
