@@ -8,48 +8,69 @@ from collections.abc import Iterator
 import libcst as cst
 
 from gradclip.code.bind import keywords, number
+from gradclip.code.flow import Event
 from gradclip.code.found import IN_PLACE, ApiCall, Context, Finding
 from gradclip.code.objects import entered
-from gradclip.code.source import target_names
+from gradclip.code.source import Source, target_names
 from gradclip.natives import Kind
 
 __all__ = ["check", "under_accumulate"]
 
+_FAR = 5  #: so many branches between a clip and a step are read
 _EVERY = re.compile(r"%|accum|sync_grad|is_update|last_micro", re.IGNORECASE)  #: tests that are true every k passes
 
 
 def check(found: ApiCall) -> Finding | None:
-    """A clip in a loop beside an ``if`` that steps every k passes: it clips sums of gradients that are not complete."""
+    """A clip in each pass of a loop or each call of a function, and a step every k passes: it clips incomplete sums."""
     flow, source, call = found.context.flow, found.context.source, found.call
-    loop = source.within(call, cst.For, cst.While)
+    loop = source.within(call, cst.For, cst.While) or source.within(call, cst.FunctionDef)
     if found.api.kind is not Kind.IN_PLACE or loop is None or not flow.has(call, "backward"):
         return None
     step = next(flow.after(call, "step"), None)
     backward = next(flow.before(call, "backward", "step"), None)
     if step is None or backward is None or backward.kind != "backward":
         return None
-    if all(loop not in source.ancestors(one.call) for one in (*flow.after(call, "step"), *flow.before(call, "step"))):
+    if next(flow.after(call, "step", "backward")) != step:
+        return None  # the step takes other gradients
+    if _is_outside(step, loop, source) and _is_outside(next(flow.before(call, "step"), None), loop, source):
         return _after_loop(found, loop, step.call, backward.call)
     around = [*source.ancestors(call)]
     branch = next((o for o in source.ancestors(step.call) if isinstance(o, cst.If) and o not in around), None)
-    if branch is None or not all(loop in source.ancestors(node) for node in (step.call, backward.call)):
+    branch = branch or _guard(found, step.call)
+    if branch is None or not all(loop in source.ancestors(node) for node in (branch, step.call, backward.call)):
         return None
     if not _EVERY.search(source.code(branch.test)) or any(_is_every(outer, found) for outer in around):
         return None
+    end = source.end(branch) if branch in source.ancestors(step.call) else source.end(source.statement(loop))
     zeros = [*flow.before(call, "zero"), *flow.after(call, "zero")]
-    if any(branch not in source.ancestors(zero.call) and loop in source.ancestors(zero.call) for zero in zeros):
+    if any(not source.start(branch) < zero.start < end and loop in source.ancestors(zero.call) for zero in zeros):
         return None  # each pass has gradients of its own
-    shown = source.shown(branch.test)
-    reason = f"It clips in each pass of the loop, and {source.shown(step.call)} runs only if {shown}: partial sums are clipped."
-    return Finding("GM119", reason, "Clip in the same `if`, before the step.")
+    shown, runs = source.shown(branch.test), "runs only if" if branch in source.ancestors(step.call) else "does not run if"
+    where = "call of the function" if isinstance(loop, cst.FunctionDef) else "pass of the loop"
+    reason = f"It clips in each {where}, and {source.shown(step.call)} {runs} {shown}: partial sums are clipped."
+    return Finding("GM119", reason, "Clip in the same `if`, before the step." if "only" in runs else "Clip after this `if`.")
+
+
+def _is_outside(event: Event | None, loop: cst.CSTNode, source: Source) -> bool:
+    return event is None or not source.start(loop) < event.start < source.end(loop)
+
+
+def _guard(found: ApiCall, step: cst.Call) -> cst.If | None:
+    """``if (i + 1) % k: continue`` between a clip and a step."""
+    source = found.context.source
+    for one in source.between(cst.If, source.end(found.call), source.start(step))[:_FAR]:
+        last = one.body.body[-1]
+        leaves = isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], (cst.Continue, cst.Return))
+        if leaves and one.orelse is None and one not in source.ancestors(step):
+            return one
+    return None
 
 
 def _after_loop(found: ApiCall, loop: cst.CSTNode, step: cst.Call, backward: cst.Call) -> Finding | None:
     """``for batch in batches: loss(batch).backward(); clip(params)``, and the step after the loop."""
     flow, source = found.context.flow, found.context.source
-    inside = [
-        one for one in (*flow.before(found.call, "zero"), *flow.after(found.call, "zero")) if loop in source.ancestors(one.call)
-    ]
+    zeros = (next(flow.before(found.call, "zero"), None), next(flow.after(found.call, "zero"), None))
+    inside = any(not _is_outside(zero, loop, source) for zero in zeros)
     tensors = "" if found.tensors is None else source.code(found.tensors)
     if not isinstance(loop, cst.For) or inside or loop not in source.ancestors(backward):
         return None
@@ -57,8 +78,6 @@ def _after_loop(found: ApiCall, loop: cst.CSTNode, step: cst.Call, backward: cst
         return None  # each pass clips parameters of its own
     if ".grad" in source.code(loop):
         return None  # it may take the gradients of each pass
-    if next(flow.after(found.call, "step", "backward")).call is not step:
-        return None
     reason = f"It clips in each pass of the loop, and {source.shown(step)} runs after the loop: partial sums are clipped."
     return Finding("GM119", reason, "Clip after the loop, before the step.")
 
