@@ -98,7 +98,7 @@ def check(
             assert ulps(value, np.asarray(theirs), norm_dtype([dtype])) <= 4, f"norm {value} for {theirs}"
 
 
-@pytest.mark.drawn(180, jax=60)
+@pytest.mark.drawn(180, jax=40)
 @pytest.mark.parametrize("limit", [0.5, 1e4, 0.015625], ids=["clipped", "unclipped", "small"])
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize(("limit_name", "case"), CASES, ids=[str(case) for _, case in CASES])
@@ -148,6 +148,7 @@ def test_strided_and_expanded(backend: Framework, limit_name: str, case: Case) -
     check(backend, case, 0.5, exact, result, ["float32", "float32", None], exact)
 
 
+@pytest.mark.drawn(100, jax=13)
 @pytest.mark.parametrize(("limit_name", "case"), CASES, ids=[str(case) for _, case in CASES])
 def test_mixed_dtypes(backend: Framework, limit_name: str, case: Case) -> None:
     dtypes = [d for d in backend.dtypes if not ("real" in case.needs and d in REAL)]
@@ -158,7 +159,7 @@ def test_mixed_dtypes(backend: Framework, limit_name: str, case: Case) -> None:
     check(backend, case, 0.5, exact, result, dtypes, exact)
 
 
-@pytest.mark.drawn(40, torch=12)
+@pytest.mark.drawn(24, torch=8)
 @pytest.mark.needs("jits")
 @pytest.mark.parametrize("limit", [0.5, 1e4], ids=["clipped", "unclipped"])
 @pytest.mark.parametrize(("limit_name", "case"), CASES, ids=[str(case) for _, case in CASES])
@@ -167,7 +168,7 @@ def test_traced(backend: Framework, limit_name: str, case: Case, how: str, limit
     check_traced(backend, limit_name, case, how, limit, "float32")
 
 
-@pytest.mark.drawn(20, torch=6)
+@pytest.mark.drawn(12, torch=4)
 @pytest.mark.needs("jits")
 @pytest.mark.parametrize(
     ("limit_name", "case"), [CASES[0], CASES[7], CASES[8], CASES[16]], ids=lambda x: str(x) if isinstance(x, Case) else ""

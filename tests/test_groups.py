@@ -22,6 +22,7 @@ from gradclip.dialects import optax, tensorflow, torch
 # ---- against the formulas ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.drawn(5, jax=2)
 @pytest.mark.parametrize("order", [1.0, 2.0, 3.0, 0.0, float("inf")])
 def test_what_counts_and_what_is_scaled(backend: Framework, order: float) -> None:
     for dtype in backend.dtypes:

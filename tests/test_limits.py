@@ -186,7 +186,7 @@ def test_adagc_is_carried_through_a_trace(backend: Framework, way: str) -> None:
 # ---- on the tensors of a framework -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.drawn(8, tensorflow=4)
+@pytest.mark.drawn(8, torch=4, tensorflow=4, paddle=5)
 @pytest.mark.parametrize("name", ALL)
 def test_tensors_say_what_numbers_say(backend: Framework, name: str, way: str) -> None:
     limit = ALL[name]()

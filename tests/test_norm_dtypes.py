@@ -71,7 +71,7 @@ def at_least_float32(backend: Framework, found: list[Any], dtype: str = "float32
 # ---- what each function returns ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.drawn(10, numpy=16, torch=6)
+@pytest.mark.drawn(6, numpy=16, torch=4)
 @pytest.mark.parametrize("dtype", [*NARROW, "float32", "float64", "complex64"])
 @pytest.mark.parametrize("part", FUNCTIONS)
 def test_no_norm_or_coefficient_is_narrower_than_float32(backend: Framework, part: str, dtype: str, way: str) -> None:
@@ -167,7 +167,7 @@ KNOWN: dict[str, gradclip.Rule] = {
 }
 
 
-@pytest.mark.drawn(20)
+@pytest.mark.drawn(12, numpy=20)
 @pytest.mark.parametrize("dtype", [*NARROW, "float8_e4m3fn", "int32"])
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_known_norm_is_widened(backend: Framework, name: str, dtype: str, way: str) -> None:

@@ -40,6 +40,7 @@ def parts(result: gradclip.ClipResult) -> tuple[Any, Any, Any]:
     return result.grads, result.norm, result.coefficient
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("order", [0.5, 1.0, 2.0, 3.0])
 @pytest.mark.parametrize("make", MILLION.values(), ids=MILLION)
 def test_a_million_elements(make: Any, order: float) -> None:
@@ -71,6 +72,7 @@ def test_a_million_elements_over_axes(shape: tuple[int, ...], axes: Any) -> None
     assert ulps(framework.read(norm), exact, "float32") <= framework.ulps
 
 
+@pytest.mark.drawn(9)
 @pytest.mark.parametrize("dtype", framework.dtypes)
 @pytest.mark.parametrize(
     "rule", [torch.clip_grad_norm(1.0), optax.clip_by_block_rms(1.0), tensorflow.clip_by_norm(1.0, axes=[0])], ids=str

@@ -41,6 +41,7 @@ def params() -> Any:
     return {"a": jnp.ones(1, "float32"), "b": jnp.ones(2, "float32")}
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jit"])
 @pytest.mark.parametrize("cell", CELLS)
 def test_each_cell_is_as_with_plain_calls(cell: str, jitted: bool) -> None:

@@ -53,7 +53,7 @@ def the_reference_alone(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return start
 
 
-@pytest.mark.drawn(14)
+@pytest.mark.drawn(9)
 @pytest.mark.parametrize("rule", [*(make(0.01) for make in kinds(is_dense).values()), tensorflow.clip_by_value(0.5, -0.5)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_large_ones_are_made_by_the_host(rule: Rule, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_by_value_what_fits_is_not_copied() -> None:
     assert gradclip.clip([large], optax.clip(1.0)).grads[0] is large
 
 
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(7)
 @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
 @pytest.mark.parametrize("name", ["small", "a large one", "nothing beside something", "several checked together"])
 @pytest.mark.parametrize("on_host", [True, False], ids=["host", "accelerator"])

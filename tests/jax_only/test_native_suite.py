@@ -98,6 +98,7 @@ def test_adaptive(side: str, shape: tuple[int, ...], axis: Any) -> None:
 EXAMPLES = ([[0.0, -0.5], [3.0, 4.0], [5.0, 6.0], [0.0, 0.0]], [[0], [5], [-3], [0]])
 
 
+@pytest.mark.drawn(10)
 @both
 @pytest.mark.parametrize("traced", [False, True])
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_adaptive_grad_clip(grads: Any, params: Any, clipping: float) -> None:
     assert_same(mine, update(optax.adaptive_grad_clip(clipping), g, p))
 
 
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(7)
 @pytest.mark.parametrize("limit", [INF, 0.0, 1.25, 4.9, 5.0])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("form", ["list", "dict", "jit"])

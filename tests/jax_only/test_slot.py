@@ -79,7 +79,7 @@ def test_a_chain_is_as_with_the_native(native: optax.GradientTransformation, rul
             assert np.array_equal(ours, want)
 
 
-@pytest.mark.drawn(9)
+@pytest.mark.drawn(7)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
 @pytest.mark.parametrize(("native", "rule"), NATIVES.values(), ids=NATIVES)
 def test_other_dtypes(native: optax.GradientTransformation, rule: Rule, dtype: str) -> None:
@@ -91,7 +91,7 @@ def test_other_dtypes(native: optax.GradientTransformation, rule: Rule, dtype: s
         assert ulps(framework.read(ours), framework.read(want), dtype) <= 4
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(5)
 @pytest.mark.needs("has_recorded_natives")
 @pytest.mark.parametrize("axis", [0, 1, -1, (0, 2), (0, 1, 2)])
 @pytest.mark.parametrize("rank", [3, 6])

@@ -108,7 +108,7 @@ def test_scan() -> None:
     assert ulps(framework.read(norms), np.array([5.0, 0.5, 10.0]), "float32") <= 4
 
 
-@pytest.mark.drawn(16)
+@pytest.mark.drawn(17)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "complex64"])
 def test_derivative_at_zero_is_one(rule_of: Callable[[Any], Rule], dtype: str) -> None:
     zeros = tensors([np.zeros((2, 3)), np.zeros((1, 3))], dtype)

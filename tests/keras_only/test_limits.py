@@ -51,6 +51,7 @@ def compiled(optimizer: Any, variables: list[Any]) -> Callable[[list[Any]], None
     return lambda grads: optimizer.apply(grads, variables)
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("traced", [True] if ON == "jax" else [True, False])  # outside of fit JAX needs the stateless form
 @pytest.mark.parametrize("name", ALL)
 def test_a_step_is_clipped_as_eagerly_by_numpy(name: str, traced: bool) -> None:

@@ -61,7 +61,7 @@ def gradients(count: int, dtype: str) -> list[Any]:
     return [framework.make(rng.normal(size=(3, i % 7 + 2)), dtype) for i in range(count)]
 
 
-@pytest.mark.drawn(24)
+@pytest.mark.drawn(14)
 @pytest.mark.parametrize("clips", [True, False], ids=["clipped", "not clipped"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("count", [1, 10, 1000])
@@ -126,7 +126,7 @@ def an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "has_accelerator", lambda: True)
 
 
-@pytest.mark.drawn(5)
+@pytest.mark.drawn(4)
 @pytest.mark.usefixtures("an_accelerator")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("count", [1, 10, 200])

@@ -63,6 +63,7 @@ def test_sparse_is_as_dense(name: str, dtype: str) -> None:
         assert ulps(norms(sparse), norms(dense), "float32") <= 1
 
 
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize("how", framework.jits)
 @pytest.mark.parametrize("name", SPARSE_RULES)
 def test_sparse_when_traced(name: str, how: str) -> None:

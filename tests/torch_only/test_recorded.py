@@ -83,6 +83,7 @@ EXPORTED: dict[str, gradclip.Rule] = {
 }
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.needs("compiles_all")
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("rule", EXPORTED.values(), ids=EXPORTED)

@@ -39,6 +39,7 @@ def model(seed: int = 0) -> torch.nn.Module:
     return net
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.needs("compiles")
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # inductor's own import warns
 @pytest.mark.parametrize(
