@@ -94,11 +94,30 @@ class PaddleFramework(Framework):
             static = paddle.jit.to_static(types.FunctionType(code, globals(), code.co_name, None, traced.__closure__))
             # here gradclip runs between two programs, where a norm is a float
             return lambda tensors: [paddle.to_tensor(x, "float64") if type(x) is float else x for x in static(tensors)]
-        return lambda tensors: self._run(function, tensors)
+        built: dict[tuple[Any, ...], tuple[Any, list[Any], list[str]]] = {}  # a program for each signature
+        executor = paddle.static.Executor(paddle.CPUPlace())
 
-    def _run(self, function: Callable[[list[Any]], list[Any]], tensors: list[Any]) -> list[Any]:
-        """Build a program that applies the function to its inputs, and run it."""
-        names = [self.dtype(tensor) for tensor in tensors]
+        def run(tensors: list[Any]) -> list[Any]:
+            names = [self.dtype(tensor) for tensor in tensors]
+            signature = tuple((name, *tensor.shape) for tensor, name in zip(tensors, names, strict=True))
+            if signature not in built:
+                built[signature] = self._program(function, tensors, names)
+            program, fetched, results = built[signature]
+            pairs = enumerate(zip(tensors, names, strict=True))
+            feed = {f"x{i}": tensor.astype(EXACT.get(name, name)).numpy() for i, (tensor, name) in pairs}
+            paddle.enable_static()
+            try:
+                values = executor.run(program, feed=feed, fetch_list=fetched)
+            finally:
+                paddle.disable_static()
+            return [paddle.to_tensor(value).astype(name) for value, name in zip(values, results, strict=True)]
+
+        return run
+
+    def _program(
+        self, function: Callable[[list[Any]], list[Any]], tensors: list[Any], names: list[str]
+    ) -> tuple[Any, list[Any], list[str]]:
+        """Build a program that applies the function to its inputs; return it, what to fetch, and the dtypes of the results."""
         paddle.enable_static()
         try:
             program = paddle.static.Program()
@@ -111,16 +130,7 @@ class PaddleFramework(Framework):
                 fetched = [output.astype(EXACT.get(name, name)) for output, name in zip(outputs, results, strict=True)]
         finally:
             paddle.disable_static()
-        feed = {
-            f"x{i}": tensor.astype(EXACT.get(name, name)).numpy()
-            for i, (tensor, name) in enumerate(zip(tensors, names, strict=True))
-        }
-        paddle.enable_static()
-        try:
-            values = paddle.static.Executor(paddle.CPUPlace()).run(program, feed=feed, fetch_list=fetched)
-        finally:
-            paddle.disable_static()
-        return [paddle.to_tensor(value).astype(name) for value, name in zip(values, results, strict=True)]
+        return program, fetched, results
 
     def derivative(self, function: Callable[[list[Any]], Any], tensors: list[Any]) -> list[np.ndarray]:
         inputs = [tensor.detach().clone() for tensor in tensors]

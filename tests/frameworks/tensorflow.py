@@ -63,9 +63,13 @@ class TensorFlowFramework(Framework):
         if how != "unknown_shape":
             return tf.function(function, jit_compile=how == "xla")  # type: ignore[no-any-return]
 
+        traced: dict[tuple[Any, ...], Any] = {}  # a function of one signature is traced once
+
         def run(tensors: list[Any]) -> list[Any]:
-            traced = tf.function(function, input_signature=[[_of_unknown_lengths(x) for x in tensors]])
-            return traced(tensors)  # type: ignore[no-any-return]
+            signature = tuple(map(_of_unknown_lengths, tensors))
+            if signature not in traced:
+                traced[signature] = tf.function(function, input_signature=[list(signature)])
+            return traced[signature](tensors)  # type: ignore[no-any-return]
 
         return run
 
