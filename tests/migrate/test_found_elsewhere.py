@@ -206,9 +206,19 @@ def test_an_agent_of_the_project_reads_its_limit_itself(source: str, code: str) 
     assert site.code == code
 
 
-def test_the_bounds_of_a_foreach_clamp_are_on_their_sides() -> None:
-    (site,) = migrate(TORCH + "torch._foreach_clamp_max_(grads, 1.0)\n").sites
-    assert "clip_by_value(..., 1.0)" in site.advice
+@pytest.mark.parametrize(
+    ("call", "bounds"),
+    [
+        ("torch._foreach_clamp_max_(grads, 1.0)", '(float("-inf"), 1.0)'),
+        ("torch._foreach_clamp_min_(grads, -1.0)", '(-1.0, float("inf"))'),
+        ("p.grad.clamp_(max=1.0)", '(float("-inf"), 1.0)'),
+        ("p.grad.clamp_(max=2.0, min=-1.0)", "(-1.0, 2.0)"),
+        ("torch.clamp(p.grad, None, 1.0, out=p.grad)", '(float("-inf"), 1.0)'),
+    ],
+)
+def test_the_bounds_of_a_clamp_are_on_their_sides(call: str, bounds: str) -> None:
+    (site,) = migrate(f"{TORCH}{call}\n").sites
+    assert f"clip_by_value{bounds}" in site.advice
 
 
 @pytest.mark.parametrize(

@@ -66,14 +66,18 @@ class ByValue:
         open_ = upper is None or literal(upper) is None
         return "min" not in last_name(self.node.func) and lower is not None and number(lower) == 0 and open_
 
+    def _written(self, bound: cst.BaseExpression | None, without: str) -> str:
+        """The code of a bound; that of an infinite one if there is none."""
+        none = bound is None or literal(bound) is None
+        return f'float("{without}")' if none or bound is None else self.context.source.one_line(bound)
+
     @property
     def finding(self) -> Finding:
         """What to do with it."""
         source, name = self.context.source, last_name(self.node.func)
         code, limits = source.one_line(self.clipped), [limit.value for limit in self.limits]
-        bounds = [*(["..."] if "clamp_max" in name else []), *map(source.one_line, limits)]
         sure = not self.context.options.lint or any(bounds_a_norm(limit, self.context) for limit in limits)
-        named = next((finding for bound in bounds if sure and (finding := called_a_norm(bound)) is not None), None)
+        named = next((one for text in map(source.one_line, limits) if sure and (one := called_a_norm(text)) is not None), None)
         if named is not None:
             return named
         if lost := _lost(self):
@@ -81,7 +85,10 @@ class ByValue:
         known = self.function is not None or ".grad" in code  # a method of the project's may clip in place
         if known and not name.endswith("_") and not self.out and dropped(self.node, self.context):
             return Finding("GM105")
-        low, high = (*bounds, "...", "...")[:2]
+        lower, upper = self.bounds
+        if "clamp_max" in name:
+            lower, upper = None, upper or lower
+        low, high = self._written(lower, "-inf"), self._written(upper, "inf")
         if low.lstrip("-") == high and low != high:
             rule = f"gradclip.dialects.torch.clip_grad_value({high})"
         else:
