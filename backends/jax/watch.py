@@ -316,4 +316,5 @@ def _record(
     for clip in clips:
         recorder.add(clip)
     shown = [f"{link.name} {before:.3g} → {after:.3g}" for (link, _), (before, after) in zip(links, norms, strict=True)]
-    recorder.add(Step(where=where, params=params, name=f"of the chain {' · '.join(shown)},", optimizer=key, total=1))
+    name = links[0][0].name if len(links) == 1 else "the chain"
+    recorder.add(Step(where=where, params=params, name=name, links=" · ".join(shown), optimizer=key, total=1))

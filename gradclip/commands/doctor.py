@@ -52,6 +52,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         place = given.index("--") if "--" in given else len(given)
         options, extra = parse(given[:place], namespace)
         options.arguments = given[place + 1 :]
+        if extra:
+            command.error(f"unrecognized arguments: {' '.join(extra)}; what is for the script comes after --")
         return options, extra
 
     vars(command)["parse_known_args"] = parse_own
@@ -97,7 +99,8 @@ def main(options: argparse.Namespace) -> int:
             print(f"\n{report}")
         if options.plot is not None:
             report.plot(options.plot)
-    for last in recorder.last:
+    is_awaited = recorder.is_first or not ended.is_failure  # the others of torchrun end with a process that fails
+    for last in recorder.last if is_awaited else ():
         with contextlib.suppress(Exception):
             last()
     return report.status if recorder.is_first else 2 * ended.is_failure

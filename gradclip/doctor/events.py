@@ -87,6 +87,7 @@ class Step(Event):
     optimizer: int = 0
     total: int = 0  #: all its parameters
     seconds: float = math.nan  #: since the step before, without the watch's own time
+    links: str = ""  #: of an optax chain, whose parameters are one tree: what each link did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,7 +158,8 @@ def _of_parameters(one: Round, run: _Run) -> Iterator[Found]:
     has_other_finding = any(isinstance(x, Clip) for x in one.events)
     if not clips:
         if not (has_other_finding or run.hides_clips or run.clips_by_hand):
-            yield "GD101", step.where, f"{step.name} stepped {_many(step.params)}, and no clip came before"
+            what = "its parameters" if step.links else _many(step.params)
+            yield "GD101", step.where, f"{step.name} stepped {what}, and no clip came before"
         return
     clipped = frozenset().union(*(clip.params for clip in clips))
     missing = step.params - clipped

@@ -67,7 +67,8 @@ def run(target: str, arguments: Sequence[str], is_module: bool, is_over: Callabl
         if is_over() or _was_stopped(error):
             return Ended("stopped")
         _show(error, target)
-        return Ended("failed", "".join(traceback.format_exception_only(error)).strip())
+        said = traceback.format_exception_only(error)
+        return Ended("failed", "".join(said[-1:] if isinstance(error, SyntaxError) else said).strip())
     finally:
         sys.argv, sys.path[:] = before[0], before[1]
         if before[2] is not None:

@@ -98,7 +98,7 @@ class Report:
         for finding in self.found:
             yield from ("", *_finding_lines(finding))
         tail = [*self._times(), *(f"Not watched: {x.what} ({x.where})." for x in self.unwatched)]
-        if not self.rounds:
+        if not self.rounds and not self.ended.is_failure:
             tail.append(self._no_steps())
         if tail:
             yield from ("", *tail)

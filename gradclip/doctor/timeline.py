@@ -25,7 +25,8 @@ def timeline(one: Round) -> str:
     """A line: ``step 17   backward ×4 · clip_grad_norm_ 3.91 → 1.00 (train.py:88) · step AdamW 148 of 148 parameters``."""
     step = one.step
     verb = "the scaler left out the step of" if one.is_skipped else "step"
-    last = f"{verb} {step.name} {len(step.params)} of {step.total} parameters"
+    took = f"of the chain {step.links}" if step.links else f"{step.name} {len(step.params)} of {step.total} parameters"
+    last = f"{verb} {took}"
     return f"step {one.number:<4} " + " · ".join([*_words(_from_first(one.events)), last])
 
 

@@ -33,6 +33,11 @@ with disable_jit():
 """
 
 
+def test_an_optimizer_without_a_chain_has_its_name() -> None:
+    (finding,) = watched.ran("jax", "alone").report["findings"]
+    assert finding["text"] == "adam stepped its parameters, and no clip came before"
+
+
 def test_an_optimizer_that_is_made_in_each_update_is_one(tmp_path: Path) -> None:
     told = watched.told(watched.written(tmp_path, "jax", MADE_IN_EACH_UPDATE), "--steps", "4")
     assert (told.status, told.report["ended"], told.report["steps"]) == (0, "stopped", 4)

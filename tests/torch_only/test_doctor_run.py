@@ -118,6 +118,10 @@ def test_a_script_that_fails_is_shown_and_reported(tmp_path: Path, capsys: pytes
     assert captured.err.splitlines()[1].startswith(f'  File "{script}", line ')
     assert captured.err.splitlines()[-1] == "ZeroDivisionError: division by zero"
     assert "The script failed (ZeroDivisionError: division by zero): 1 step, 1 clip, 1 finding" in captured.out
+    script.write_text("import torch\nx = (\n")
+    assert cli.main(["doctor", str(script)]) == 2
+    captured = capsys.readouterr().out.splitlines()
+    assert captured[1:] == ["The script failed (SyntaxError: '(' was never closed): 0 steps, 0 clips, 0 findings"]
     script.write_text("import torch\nraise SystemExit(3)\n")
     assert cli.main(["doctor", str(script)]) == 2
     assert "The script exited (3)" in capsys.readouterr().out
@@ -268,6 +272,25 @@ def test_children_run_to_their_end_and_leave_json_alone(tmp_path: Path) -> None:
     assert (report["ended"], report["steps"], done.returncode) == ("ended", 3, 0)
     assert "the child has made its steps" in done.stderr
     assert "another child" in done.stderr
+
+
+def test_a_process_that_fails_waits_for_no_other(tmp_path: Path) -> None:
+    import torch
+
+    store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    alone = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": str(store.port)}
+    (tmp_path / "train.py").write_text("import torch\n1 / 0\n")
+    start = time.monotonic()
+    done = doctor("train.py", cwd=tmp_path, **alone)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "ZeroDivisionError" in done.stderr
+    assert time.monotonic() - start < 25  # and not the 30 seconds of a process that ends well
+
+
+def test_arguments_of_the_script_without_the_mark(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["doctor", "train.py", "--lr", "1"])
+    assert "unrecognized arguments: --lr 1; what is for the script comes after --" in capsys.readouterr().err
 
 
 RANKS = """\
