@@ -329,8 +329,16 @@ def test_adaptive_clipping_is_not_called_a_clip_by_norm() -> None:
     assert "adaptive_grad_clip" in site.advice
 
 
-@pytest.mark.parametrize(("first", "assumed"), [("pass", True), ("params = [p for p in params if p.grad is not None]", False)])
-def test_a_rewrite_assumes_that_a_parameter_is_no_iterator(first: str, assumed: bool) -> None:
+@pytest.mark.parametrize(
+    ("first", "assumed"),
+    [
+        ("pass", True),
+        ("params = chosen(params)", True),
+        ("params = [p for p in params if p.grad is not None]", False),
+        ("params = list(chosen(params))", False),
+    ],
+)
+def test_a_rewrite_assumes_that_what_it_gets_is_no_iterator(first: str, assumed: bool) -> None:
     source = bounded_by("a number", "5").replace("    norm =", f"    {first}\n    norm =", 1)
     (site,) = migrate(source).sites
     assert site.code == "GM402"

@@ -57,9 +57,19 @@ def _given(name: cst.Name, context: Context) -> list[cst.BaseExpression]:
     )
 
 
-def _makes(node: cst.BaseExpression, context: Context, *, torch: bool) -> bool:
+def _makes(node: cst.BaseExpression, context: Context, *, torch: bool, depth: int = 3) -> bool:
     """Whether it is an iterator; ``model.parameters()`` is one in torch, and a list in Paddle."""
-    return _is_iterator(node, context) or (torch and receiver(node, "parameters", "named_parameters") is not None)
+    if _is_iterator(node, context) or (torch and receiver(node, "parameters", "named_parameters") is not None):
+        return True
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Name) or depth == 0:
+        return False
+    source, functions = context.source, context.resolver.assigned_at(node.func)
+    if len(functions) != 1 or not isinstance(functions[0], cst.FunctionDef):
+        return False
+    if source.between(cst.Yield, *source.span(functions[0])):
+        return True
+    returned = context.values.returned(node.func)
+    return returned is not None and _makes(returned, context, torch=torch, depth=depth - 1)
 
 
 def _is_iterator(node: cst.BaseExpression, context: Context) -> bool:

@@ -7,9 +7,10 @@ import re
 import libcst as cst
 
 from gradclip.code.byhand.norms import ByNorm
+from gradclip.code.byhand.vocabulary import LEAVES
 from gradclip.code.found import Context
 from gradclip.code.model import Verdict
-from gradclip.code.source import Edit
+from gradclip.code.source import Edit, last_name
 from gradclip.migrate.byhand.coefficients import EPSILON, Clipped
 from gradclip.migrate.byhand.exact import Exact
 from gradclip.migrate.byhand.functional import Exactly, Functional
@@ -93,15 +94,21 @@ def _assumed(clip: Clipped, *, by_if: bool) -> str:
 
 
 def _read_twice(one: Exactly, context: Context) -> str:
-    """The assumption that a parameter of a function is no iterator, of which the second loop would see nothing."""
+    """The assumption that what a function gets or returns is no iterator, of which the second loop would see nothing."""
     source = context.source
     name = next((n for n in source.between(cst.Name, *source.span(one.site)) if n.value == one.tensors), None)
     places = context.resolver.assigned_at(name) if name is not None else ()
-    others = (place for place in places if not isinstance(place, cst.Param))
-    listed = any(not isinstance(context.resolver.value(place), cst.List) for place in others)
-    if one.keeps or not isinstance(one.site, (cst.For, cst.If)) or not any(isinstance(p, cst.Param) for p in places) or listed:
+    values = [context.resolver.value(place) for place in places if not isinstance(place, cst.Param)]
+    unknown = len(values) < len(places) or any(_is_unknown(value) for value in values)
+    listed = any(not isinstance(value, cst.List) and not _is_unknown(value) for value in values)
+    if one.keeps or not isinstance(one.site, (cst.For, cst.If)) or not unknown or listed:
         return ""
     return f"`{one.tensors}` is no iterator: by hand, the norm would use it up, and nothing would be clipped"
+
+
+def _is_unknown(value: cst.BaseExpression | None) -> bool:
+    """Whether a value is what a function returns that may make an iterator."""
+    return isinstance(value, cst.Call) and last_name(value.func) not in LEAVES | {"sorted"}
 
 
 def _line(one: Exactly, context: Context) -> tuple[str, tuple[Need, ...]]:

@@ -20,6 +20,8 @@ from gradclip.migrate.byhand.guards import without_guard
 
 __all__ = ["Remains", "comments", "remains"]
 
+_GRADIENTS = ("grad", "data")  #: the attributes of a parameter
+
 
 @dataclass(frozen=True, slots=True)
 class Remains:
@@ -93,7 +95,8 @@ def _is_written(begin: int, site: cst.CSTNode, here: Sequence[cst.CSTNode], exac
     around = {site, *source.ancestors(site)}
     read = {source.within(place, cst.SimpleStatementLine) for place in here}
     written: list[cst.CSTNode] = [*source.between(cst.AugAssign, begin, stop)]
-    written += [one for one in source.between(cst.AssignTarget, begin, stop) if isinstance(one.target, cst.Subscript)]
+    targets = (one.target for one in source.between(cst.AssignTarget, begin, stop))
+    written += [one for one in targets if isinstance(one, cst.Subscript) or last_name(one) in _GRADIENTS]
     written += [one for one in source.between(cst.Call, begin, stop) if last_name(one.func).endswith("_")]
     names = {one.value for part in exact.opaque for one in source.between(cst.Name, *source.span(part))}
     calls: list[cst.CSTNode] = [*source.between(cst.Expr, begin, stop), *source.between(cst.Del, begin, stop)]

@@ -77,6 +77,8 @@ OTHERS = {
     "another limit": "if n > 2 * limit:\n    for p in params:\n        p.grad.mul_(limit / n)",
     "divided by the coefficient": "c = min(1.0, limit / n)\nfor p in params:\n    p.grad.div_(c)",
     "other gradients": "for p in params[1:]:\n    p.grad.mul_(min(1.0, limit / n))",
+    "another gradient since": "params[0].grad = noise\nfor p in params:\n    p.grad.mul_(min(1.0, limit / n))",
+    "other values since": "params[0].grad.data = noise\nfor p in params:\n    p.grad.mul_(min(1.0, limit / n))",
     "a factor more": "if n > limit:\n    for p in params:\n        p.grad = p.grad * limit / n / 2",
     "a square": "if n > limit:\n    for p in params:\n        p.grad = p.grad * p.grad * limit / n",
     "pairs": "c = min(1.0, limit / n)\nfor p, m in zip(params, masks):\n    p.grad.mul_(c)",
