@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import libcst as cst
 
 from gradclip.code.byhand.algebra import Form
+from gradclip.code.byhand.vocabulary import LEAVES
 from gradclip.code.found import Context
-from gradclip.code.source import Edit, Source, last_name
+from gradclip.code.source import Edit, Source, last_name, target_names
 from gradclip.migrate.byhand.certain import LOOPS
 from gradclip.migrate.byhand.exact import Exact
 from gradclip.migrate.byhand.guards import without_guard
@@ -99,11 +100,21 @@ def _is_written(begin: int, site: cst.CSTNode, here: Sequence[cst.CSTNode], exac
     written += [one for one in targets if isinstance(one, cst.Subscript) or last_name(one) in _GRADIENTS]
     written += [one for one in source.between(cst.Call, begin, stop) if last_name(one.func).endswith("_")]
     names = {one.value for part in exact.opaque for one in source.between(cst.Name, *source.span(part))}
+    listed = (place for place in here if _is_list(exact.certain.value(place)))  # `new` of `new = list(grads)`
+    names |= {name.value for place in listed if (name := _name(place)) is not None}
+    for loop in source.between(cst.For, begin, stop):
+        if any(one.value in names for one in source.between(cst.Name, *source.span(loop.iter))):
+            names |= target_names(loop.target)
     calls: list[cst.CSTNode] = [*source.between(cst.Expr, begin, stop), *source.between(cst.Del, begin, stop)]
     if not {"jax", "tensorflow"} & context.resolver.modules:  # their arrays never change
         calls += [one for one in source.between(cst.Assign, begin, stop) if _is_own(one.value, context)]
     written += [one for one in calls if _may_write(one, names, source)]
     return any(source.function(one) in around and source.within(one, cst.SimpleStatementLine) not in read for one in written)
+
+
+def _is_list(value: cst.BaseExpression | None) -> bool:
+    """Whether a value is a list of what another one has."""
+    return isinstance(value, cst.Call) and last_name(value.func) in LEAVES
 
 
 def _is_own(value: cst.BaseExpression, context: Context) -> bool:

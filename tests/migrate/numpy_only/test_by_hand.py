@@ -50,6 +50,8 @@ OTHERS = {
     "a list that grows": "grads.append(np.ones(3))\nreturn [g * min(1.0, limit / n) for g in grads]",
     "a function that may write": "noise(grads)\nfor g in grads:\n    g *= min(1.0, limit / n)",
     "a function that may write and returns": "x = noise(grads)\nreturn [g * min(1.0, limit / n) for g in grads]",
+    "a loop that may write": "for g in grads:\n    g.fill(1)\nreturn [g * min(1.0, limit / n) for g in grads]",
+    "a list of more": "more = list(grads)\nmore.append(grads[0])\nreturn [g * min(1.0, limit / n) for g in more]",
     "a list that shrinks": "del grads[0]\nreturn [g * min(1.0, limit / n) for g in grads]",
     "0 for None": "return [g * min(1.0, limit / n) if g is not None else 0 for g in grads]",
     "a global name": "global c\nc = min(1.0, limit / n)\nbump()\nreturn [g * c for g in grads]",
