@@ -139,7 +139,8 @@ _CODES = (
         "GM116",
         "A parameter listed twice",
         "A parameter is listed twice: the native counts it twice, gradclip once.",
-        "Pass one list without duplicates; if you mean once, `--allow-semantic-change` rewrites it.",
+        "Pass a list without duplicates; `gradclip migrate --allow-semantic-change` writes a clip that counts once.",
+        "error",
     ),
     Code(
         "GM117",
@@ -188,6 +189,13 @@ _CODES = (
         "The function takes one tensor and fails on None, the gradient of a variable that the loss does not use.",
         "Leave None as it is, or clip with tf.clip_by_global_norm, which does.",
         "warning",
+    ),
+    Code(
+        "GM124",
+        "A norm of one process's shards",
+        "The model is in FSDP, and each process clips its own shards by their norm.",
+        "Use the model's own `clip_grad_norm_`.",
+        "error",
     ),
     Code(
         "GM201",

@@ -19,6 +19,8 @@ OPTAX = "import optax\n"
 LOOP = "for batch in batches:\n    loss(batch).backward()\n    clip_grad_norm_(params, 1.0)\n    optimizer.step()\n"
 SCALED = "scaler.scale(loss).backward()\n"
 CLIP = "clip_grad_norm_(model.parameters(), 1.0)\n"
+FSDP = TORCH + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+OF_SELF = "clip_grad_norm_(self.m.parameters(), 1.0)\n"
 
 PLANTED = Path(__file__).parents[1] / "lint" / "planted.txt"
 FIRES = {
@@ -107,9 +109,11 @@ FIRES = {
         TORCH + "loss.backward()\n" + CLIP + "for p in params:\n    dist.all_reduce(p.grad)\noptimizer.step()\n",
     ),
     # 9: wrappers
-    "FSDP": ("GM109", TORCH + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nmodel = FSDP(m)\n" + CLIP),
+    "FSDP": ("GM124", FSDP + "model = FSDP(m)\n" + CLIP),
+    "FSDP, as an attribute": ("GM124", FSDP + "class T:\n    def f(self):\n        self.m = FSDP(m)\n        " + OF_SELF),
+    "FSDP, perhaps": ("GM109", FSDP + "model = FSDP(m) if is_sharded else m\n" + CLIP),
     "FSDP of its module": (
-        "GM109",
+        "GM124",
         TORCH + "import torch.distributed.fsdp as fsdp\nmodel = fsdp.FullyShardedDataParallel(m)\n" + CLIP,
     ),
     "FSDP of its module, named": (
@@ -198,6 +202,10 @@ FIRES = {
     # an obsolete framework
     "TensorFlow 1": ("GM117", TF + "with tf.Session() as s:\n    grads, _ = tf.clip_by_global_norm(grads, 1.0)\n"),
     "fluid": ("GM117", "import paddle.fluid as fluid\nclip = fluid.clip.GradientClipByNorm(1.0)\n"),
+    "modules that share a weight": (
+        "GM116",
+        TORCH + "d.out.weight = e.emb.weight\nclip_grad_norm_([*e.parameters(), *d.parameters()], 1.0)\n",
+    ),
     "one weight twice": ("GM116", TORCH + "clip_grad_norm_([w, w], 1.0)\n"),
     "a sum of Paddle's lists": ("GM116", PADDLE + "paddle.nn.utils.clip_grad_norm_(a.parameters() + a.parameters(), 1.0)\n"),
 }
@@ -269,6 +277,12 @@ SILENT = {
         PADDLE + "from paddle.distributed import fleet\nfleet.init()\nclip = paddle.nn.ClipGradByGlobalNorm(1.0)\n",
         PADDLE + "opt = mesh.distributed_optimizer(opt)\nclip = paddle.nn.ClipGradByGlobalNorm(1.0)\n",
         "class M:\n    def clip_gradients(self):\n        pass\n    def f(self):\n        self.clip_gradients()\n",
+    ],
+    "GM124": [
+        FSDP + "model = FSDP(m, sharding_strategy=ShardingStrategy.NO_SHARD)\n" + CLIP,
+        FSDP + f"model = FSDP(m)\nif sharded:\n    model.clip_grad_norm_(1.0)\nelse:\n    {CLIP}",
+        FSDP + "model = FSDP(m)\nclip_grad_norm_(other.parameters(), 1.0)\n",
+        FSDP + "model = FSDP(m)\nclip_grad_value_(model.parameters(), 1.0)\n",
     ],
     "GM110": [
         PADDLE + "clip = paddle.nn.ClipGradByValue(1.0, -1.0)\n",

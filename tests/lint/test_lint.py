@@ -37,6 +37,7 @@ WRONG = {
     "GM107": TORCH + "scaler.scale(loss).backward()\nclip_grad_norm_(model.parameters(), 1.0)\nscaler.step(optimizer)\n",
     "GM108": TORCH + "clip_grad_norm_(model.parameters(), 1.0)\nloss.backward()\noptimizer.step()\n",
     "GM110": PADDLE + "clip = paddle.nn.ClipGradByValue(-1.0, 1.0)\n",
+    "GM116": TORCH + "clip_grad_norm_([*a.parameters(), *a.parameters()], 1.0)\n",
     "GM118": TORCH + "optimizer = torch.optim.SGD(ps)\nclip_grad_norm_(optimizer, 1.0)\noptimizer.step()\n",
     "GM119": TORCH + "for i in range(9):\n    loss(i).backward()\n    clip_grad_norm_(model.parameters(), 1.0)\n"
     "    if i % 3 == 2:\n        optimizer.step()\n",
@@ -45,6 +46,8 @@ WRONG = {
     "L.Trainer(gradient_clip_val=1.0)\n",
     "GM122": TORCH + "with model.no_sync():\n    loss.backward()\n    clip_grad_norm_(model.parameters(), 1.0)\n",
     "GM123": TF + "gs = [tf.clip_by_norm(g, 1.0) for g in tape.gradient(loss, model.trainable_variables)]\napply(gs)\n",
+    "GM124": TORCH + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nmodel = FSDP(m)\n"
+    "clip_grad_norm_(model.parameters(), 1.0)\n",
     "GM113": TORCH + "grads = [g * (max_norm / grad_norm) for g in grads]\n",
 }
 RIGHT = {

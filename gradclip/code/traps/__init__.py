@@ -19,6 +19,8 @@ from gradclip.code.traps import (
     params,
     replicas,
     results,
+    shards,
+    shared,
     trainers,
     twice,
     unused,
@@ -47,6 +49,8 @@ MISTAKES: tuple[Check, ...] = (
     replicas.check,
     nones.check,
     results.check_norm,
+    shards.check,
+    shared.check,
 )
 #: mistakes in other places than a call of the table: the finding at each place
 PLACES: tuple[Callable[[Context], Iterator[tuple[cst.CSTNode, Finding]]], ...] = (trainers.ignored, frequency.under_accumulate)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
-
 import libcst as cst
 
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.source import Source, last_name, once, receiver
+from gradclip.code.traps.shards import is_beside_another, is_left_over
 from gradclip.natives import Kind
 
 __all__ = ["check"]
@@ -37,31 +35,15 @@ def check(found: ApiCall) -> Finding | None:
     if found.api.framework != "torch" or found.api.kind is not Kind.IN_PLACE:
         return None
     context = found.context
-    clips = _clipping_sides(context.source)
-    if any(
-        len(clips.get(branch, ())) > (side in clips.get(branch, ()))
-        for branch, side in context.source.sides(found.call).items()
-    ):
+    if is_beside_another(found):
         return None
     used = _used(context)
     for module, (whose, own) in _WRAPPERS.items():
         if any(name == module or name.startswith(module + ".") for name in used):
-            if "shards" in whose and (found.clips_by_value or _is_left_over(found)):
+            if "shards" in whose and (found.clips_by_value or is_left_over(found)):
                 continue  # clipping by value works on each shard alone; or another branch clips the shards
             return _finding(whose, own, found)
     return _finding(*_WRAPPERS["accelerate.Accelerator"], found) if _is_accelerated(found) else None
-
-
-@once
-def _clipping_sides(source: Source) -> Mapping[cst.CSTNode, set[cst.CSTNode]]:
-    """The sides that contain a clip by a method or a function of a module, by branch."""
-    found: dict[cst.CSTNode, set[cst.CSTNode]] = defaultdict(set)
-    for name, calls in source.calls.items():
-        for call in calls:
-            if name.startswith("clip_grad_norm") and receiver(call) is not None:
-                for branch, side in source.sides(call).items():
-                    found[branch].add(side)
-    return found
 
 
 @once
@@ -69,26 +51,6 @@ def _used(context: Context) -> set[str]:
     """The qualified names that a source imports or mentions."""
     nodes = (node for name in _LAST_NAMES for node in context.source.named.get(name, ()) if isinstance(node, cst.Attribute))
     return {binding.qualified for binding in context.resolver.bindings} | {context.resolver.name(node) for node in nodes}
-
-
-def _is_left_over(found: ApiCall) -> bool:
-    """Whether the call comes after a branch for FSDP that clips with the model's own method and returns."""
-    source = found.context.source
-    end = _returns_of_fsdp(source).get(source.function(found.call))
-    return end is not None and end <= source.start(found.call)
-
-
-@once
-def _returns_of_fsdp(source: Source) -> Mapping[cst.CSTNode, int]:
-    """The end of the first branch for FSDP that returns the result of a clip, by function."""
-    found: dict[cst.CSTNode, int] = {}
-    for one in source.any(cst.Return):
-        if isinstance(one.value, cst.Call) and last_name(one.value.func).startswith("clip_grad_norm"):
-            for branch in source.ancestors(one):
-                if isinstance(branch, cst.If) and "fsdp" in source.code(branch.test).lower():
-                    function, end = source.function(branch), source.end(branch)
-                    found[function] = min(end, found.get(function, end))
-    return found
 
 
 def _finding(whose: str, own: str, found: ApiCall) -> Finding:
