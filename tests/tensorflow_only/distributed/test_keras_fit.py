@@ -48,10 +48,11 @@ SCRIPT = textwrap.dedent("""
         ours = lambda: clipped(SGD(), rule)
         found[name] = {
             "native, one": trained(one, lambda: SGD(**native)),
-            "native, two": trained(two, lambda: SGD(**native)),
             "one": trained(one, ours),
             "two": trained(two, ours),
         }
+    # keras_only/replicas.py has a step with each option
+    found["global_clipnorm"]["native, two"] = trained(two, lambda: SGD(global_clipnorm=0.1))
     adaptive = lambda: clipped(keras.optimizers.Adam(0.1), optax.adaptive_grad_clip(0.01))
     found["adaptive"] = {"one": trained(one, adaptive), "two": trained(two, adaptive)}
     ours = lambda: clipped(SGD(), RULES["global_clipnorm"][0])
@@ -85,10 +86,9 @@ def test_it_is_the_model_that_keras_trains_on_one_device(name: str) -> None:
     assert difference(name, "native, one", "two") < 1e-5
 
 
-@pytest.mark.parametrize("name", ["global_clipnorm", "clipnorm", "clipvalue"])
-def test_what_keras_trains_depends_on_the_number_of_replicas(name: str) -> None:
+def test_what_keras_trains_depends_on_the_number_of_replicas() -> None:
     """Keras clips each replica's gradients before it sums them. If this fails, Keras has fixed it: update the documentation."""
-    assert difference(name, "native, one", "native, two") > 1e-3
+    assert difference("global_clipnorm", "native, one", "native, two") > 1e-3
 
 
 def test_something_is_clipped() -> None:
