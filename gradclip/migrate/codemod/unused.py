@@ -15,7 +15,7 @@ from gradclip.migrate.codemod.separated import without
 __all__ = ["removed"]
 
 #: a name in a type comment, or in a doctest, which has the module's names
-_IN_TEXT = r"(?m)#[ \t]*type:(?![ \t]*ignore)[^\n]*\b{name}\b|^[ \t]*(>>>|\.\.\.) [^\n]*\b{name}[ \t]*[.(]"
+_IN_TEXT = r"(?m)#[ \t]*type:(?![ \t]*ignore)[^\n]*\b{name}\b|^[ \t]*(>>[>]|\.\.\.) [^\n]*\b{name}[ \t]*[.(]"
 
 
 def removed(
