@@ -290,7 +290,7 @@ def _backend_may_import(module: str, inner: str, target_room: str) -> bool:
     if _is_watch(inner):
         return _is_watch(module) and folder == other
     if inner in ON_TOP:
-        return folder == other and (module in {*ON_TOP, f"backends.{folder}.__init__", f"backends.{folder}.{WATCH}"})
+        return other in (folder, "host") and (module in {*ON_TOP, f"backends.{folder}.__init__", f"backends.{folder}.{WATCH}"})
     return folder == other or (other == "host" and inner != "backends.host._kernels")
 
 

@@ -13,14 +13,14 @@ from gradclip.mistakes import refuse_states
 from gradclip.result import Outcome
 from gradclip.rule import GLOBAL, VALUE, Rule
 
-__all__ = ["fused"]
+__all__ = ["fused", "is_complete"]
 
 
 def fused(grads: Gradients, rule: Rules, options: Options) -> Outcome | None:
     """The clip of all gradients by a rule of numbers, as the engine makes it; None where that has more to do."""
     if not isinstance(rule, Rule) or not rule.is_plain or rule.mean or rule.relative_to is not None:
         return None
-    if not _is_complete(grads, options):
+    if not is_complete(grads, options):
         return None
     backend, lane, tensors, into = grads.backend, grads.lane, grads.present, options.into
     assert backend is not None
@@ -48,7 +48,7 @@ def fused(grads: Gradients, rule: Rules, options: Options) -> Outcome | None:
     return Outcome(grads.container.rebuild(new), norm, factor, [], bounds={})
 
 
-def _is_complete(grads: Gradients, options: Options) -> bool:
+def is_complete(grads: Gradients, options: Options) -> bool:
     """Whether the call is a whole clip, of gradients that this process alone has, without a gap."""
     backend = grads.backend
     if options.until != "scale" or options.norm is not UNKNOWN or not grads.lane.dtype or backend is None:

@@ -15,7 +15,6 @@ from jax.core import Tracer
 
 from gradclip.backend import Backend, Tensor
 from gradclip.backends.host import kernels
-from gradclip.backends.host.lane import FUSED
 from gradclip.backends.jax import norm, scale
 from gradclip.backends.jax.containers import Pytrees
 from gradclip.backends.jax.distributed import JaxDistributed, awaited
@@ -37,7 +36,10 @@ class JaxBackend(Backend):
     """
 
     name = "jax"
-    fused: ClassVar = dict.fromkeys([JaxReference, Compiled], "gradclip.backends.jax.fused:fused") | FUSED
+    fused: ClassVar = {
+        **dict.fromkeys([JaxReference, Compiled], "gradclip.backends.jax.fused:fused"),
+        InMemory: "gradclip.backends.jax.fused:in_memory",
+    }
     reference = JaxReference
     containers = Pytrees()
     distributed = JaxDistributed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable
@@ -225,3 +226,39 @@ def test_nothing_traced_is_in_memory() -> None:
     constant = framework.make([1.0])
     for given in (lambda x: x, lambda x: constant):
         assert jax.jit(lambda x, given=given: x + (JaxBackend().lane([given(x)]).dtype != ""))(1.0) == 1
+
+
+SLICES = [tensorflow.clip_by_norm(0.5, axes=[1]), tensorflow.clip_by_norm(0.0, axes=[0]), optax.adaptive_grad_clip(0.01)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("rule", SLICES, ids=["along the last axis", "a limit of 0", "adaptive"])
+def test_slices_are_clipped_by_one_program_as_the_engine_clips_them(
+    rule: Rule, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    grads = {name: framework.make(rng.normal(size=shape), dtype) for name, shape in (("a", (9, 5)), ("b", (30, 200)))}
+    params = None if rule.relative_to is None else {name: 3 * x for name, x in grads.items()}
+    found = gradclip.clip(grads, rule, params=params)
+    with monkeypatch.context() as patch:
+        patch.setattr(lanes.InMemory, "fused", None)
+        want = gradclip.clip(grads, rule, params=params)
+    for name, x in grads.items():
+        assert found.grads[name].dtype == x.dtype
+        assert ulps(framework.read(found.grads[name]), framework.read(want.grads[name]), dtype) <= 1
+    for some, others in ((found.norm, want.norm), (found.coefficient, want.coefficient)):
+        for got, exact in ((some[name], others[name]) for name in grads):
+            assert (got.shape, got.dtype) == (exact.shape, exact.dtype)
+            assert ulps(framework.read(got), framework.read(exact), "float32") <= 2
+    monkeypatch.setattr("gradclip.engine._selected", lambda *_: pytest.fail("the engine has run again"))
+    gradclip.clip(grads, dataclasses.replace(rule, limit=0.3), params=params)
+
+
+def test_an_error_of_slices_names_the_gradient() -> None:
+    grads, iterator = {"w": jnp.ones((2, 3))}, iter([jnp.ones((2, 3))])
+    with pytest.raises(gradclip.errors.ShapeError, match=r"axes=\[2\], shape=\(2, 3\).*w"):
+        gradclip.clip(grads, tensorflow.clip_by_norm(1.0, axes=[2]))
+    with pytest.raises(gradclip.errors.ArgumentTypeError, match="needs the parameters"):
+        gradclip.clip(grads, optax.adaptive_grad_clip(0.01))
+    result = gradclip.clip([2 * jnp.ones((2, 3))], optax.adaptive_grad_clip(0.01), params=iterator)
+    assert float(result.norm[0].max()) > 1
