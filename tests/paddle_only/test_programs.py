@@ -254,6 +254,12 @@ def test_to_static_calls_it_as_it_is(call: str, first: bool, full_graph: bool, t
 
 
 def test_to_static_in_its_default_mode() -> None:
+    """In a process of its own: Paddle runs each frame by its own evaluator then, and a crash of that ended all tests once."""
+    done = copies.run("paddle", "-c", "from paddle_only import test_programs; test_programs.check_the_default_mode()")
+    assert done.returncode == 0, done.stderr
+
+
+def check_the_default_mode() -> None:
     """It breaks the graph for any result type: Paddle lets no function that it treats as an operation return a dataclass."""
     a, b = paddle.to_tensor([3.0, 4.0]), paddle.to_tensor([12.0])
 
