@@ -1,6 +1,6 @@
 """Runs programs in copies of one process that has imported a framework, which takes seconds; a copy takes none.
 
-Not for tests of what an import does: a copy has the framework's modules, and the environment in which they were imported.
+It does not suit tests of an import. A copy has imported the framework already, in the environment of the first process.
 """
 
 from __future__ import annotations

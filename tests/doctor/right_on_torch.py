@@ -171,7 +171,7 @@ def right_own() -> None:
 
 
 def right_raised() -> None:
-    """Right: a step that fails is no step, and those after it are."""
+    """Right: a step that raises does not count; later steps do."""
     model, optimizer, loss = regression()
     for step in range(7):
 

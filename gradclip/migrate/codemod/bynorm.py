@@ -94,7 +94,7 @@ def _assumed(clip: Clipped, *, by_if: bool) -> str:
 
 
 def _read_twice(one: Exactly, context: Context) -> str:
-    """The assumption that what a function gets or returns is no iterator, of which the second loop would see nothing."""
+    """What a rewrite assumes of values that a function gets or returns: no iterator. A second loop would find nothing in it."""
     source = context.source
     name = next((n for n in source.between(cst.Name, *source.span(one.site)) if n.value == one.tensors), None)
     places = context.resolver.assigned_at(name) if name is not None else ()

@@ -113,7 +113,7 @@ def _is_written(begin: int, site: cst.CSTNode, here: Sequence[cst.CSTNode], exac
 
 
 def _is_list(value: cst.BaseExpression | None) -> bool:
-    """Whether a value is a list of what another one has."""
+    """Whether a value is a new list with the elements of another."""
     return isinstance(value, cst.Call) and last_name(value.func) in LEAVES
 
 
