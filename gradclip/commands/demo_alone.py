@@ -55,7 +55,7 @@ def show(console: Console) -> None:
     console.print()
     found = findings()
     if found is None:
-        _line(console, "To see what gradclip lint finds: python -m pip install libcst")
+        _line(console, "To see what gradclip lint finds: python -m pip install libcst pathspec")
         return
     console.print(Text(f"{counted(len(found), 'finding')} of gradclip lint", "bold"))
     for number, line in enumerate(PROGRAM.splitlines(), 1):
@@ -67,7 +67,7 @@ def show(console: Console) -> None:
 
 def findings() -> list[Site] | None:
     """The mistakes in ``PROGRAM``; None where a package that reads sources is not installed."""
-    if util.find_spec("libcst") is None:
+    if util.find_spec("libcst") is None or util.find_spec("pathspec") is None:
         return None
     from gradclip import lint
     from gradclip.code.model import Verdict

@@ -221,9 +221,9 @@ sys.exit(cli.main(["demo", "--steps", "12"]))
 """
 
 
-@pytest.mark.parametrize("has_libcst", [True, False])
-def test_numpy_alone_shows_three_meanings_and_three_findings_in_50_columns(has_libcst: bool, tmp_path: Path) -> None:
-    blocked = ["torch", "tensorflow", "paddle", "jax", "keras", *([] if has_libcst else ["libcst"])]
+@pytest.mark.parametrize("missing", ["", "libcst", "pathspec"])
+def test_numpy_alone_shows_three_meanings_and_three_findings_in_50_columns(missing: str, tmp_path: Path) -> None:
+    blocked = ["torch", "tensorflow", "paddle", "jax", "keras", *filter(None, [missing])]
     environment = {**os.environ, "COLUMNS": "50"}
     command = [sys.executable, "-c", WITHOUT, *blocked]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=TIME_LIMIT)
@@ -237,7 +237,7 @@ def test_numpy_alone_shows_three_meanings_and_three_findings_in_50_columns(has_l
     clipped["optax.clip(1.0)"] = "[1, 1], [0.6, 0.8]"
     assert {rule: lines[lines.index(rule) + 1].strip() for rule in clipped} == clipped
     found = [line.split()[:3] for line in lines if line.startswith("line ")]
-    if has_libcst:
+    if not missing:
         assert "3 findings of gradclip lint" in lines
         assert found == [["line", "8:", "GM108"], ["line", "10:", "GM107"], ["line", "12:", "GM101"]]
     else:
