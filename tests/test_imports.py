@@ -199,7 +199,7 @@ ABOVE = {
 }
 # What `gradclip doctor` loads by name, in files of these first letters. It imports the room of the doctor and the catalogue.
 WATCH = "watch"
-DEMO_SHARED = {"backends.demo.base", "backends.demo.digits", "backends.demo.story"}
+DEMO_SHARED = {f"backends.demo.{name}" for name in ("base", "digits", "story", "training")}
 # Third-party packages that a module or package imports; all others import none.
 THIRD_PARTY = {
     "code": {"libcst"},

@@ -18,4 +18,4 @@ if __name__ == "__main__":
         if name == "story":
             module.train(json.loads(task), send)
         else:
-            importlib.import_module("gradclip.backends.demo.base").train(module.trainer, json.loads(task), send)
+            importlib.import_module("gradclip.backends.demo.training").train(module.trainer, json.loads(task), send)

@@ -1,16 +1,14 @@
-"""The training loop for all frameworks, and the class that a framework supplies for it."""
+"""The class that a framework supplies for the training loop. NumPy is imported only where it is used: PyTorch does without."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-import gradclip
-from gradclip.backends.demo import digits
-from gradclip.commands.children import Message
+    from gradclip.backends.demo import digits
 
 Tensor = Any
 Function = Callable[[Tensor], Tensor]
@@ -31,7 +29,19 @@ class Trainer:
 
     def array(self, tensor: Tensor) -> np.ndarray:
         """A tensor's values."""
+        import numpy as np
+
         return np.asarray(tensor)
+
+    def vector(self, numbers: list[float]) -> Tensor:
+        """A tensor of float32."""
+        import numpy as np
+
+        return self.tensor(np.array(numbers, "float32"))
+
+    def numbers(self, vector: Tensor) -> list[float]:
+        """A vector's values."""
+        return list(map(float, self.array(vector)))
 
     def differentiate(self, weights: list[Tensor], batch: digits.Digits) -> tuple[Tensor, list[Tensor]]:
         """The loss of a batch, and its gradients by the framework's own autograd."""
@@ -48,25 +58,3 @@ class Trainer:
     def traces(self) -> dict[str, Callable[[Function, Tensor], Tensor]]:
         """The framework's ways to trace, by name: each calls a function, traced, on a tensor."""
         return {}
-
-
-def train(trainer: Trainer, task: Message, send: Callable[[Message], None]) -> None:
-    """Train once for each rule of the task, and send every step."""
-    send({"version": str(importlib.import_module(trainer.name).__version__)})
-    training, held_out = digits.load()
-    for number, (dialect, function, arguments) in enumerate(task["rules"]):
-        rule = getattr(importlib.import_module(f"gradclip.dialects.{dialect}"), function)(**arguments)
-        weights = [trainer.weight(weight) for weight in digits.weights()]
-        for batch in digits.batches(training, task["steps"]):
-            loss, gradients = trainer.differentiate(weights, batch)
-            result = gradclip.clip(gradients, rule)
-            weights = trainer.descend(weights, result.grads, digits.RATE)
-            step = {"loss": float(loss), "norm": one_a_norm(result.norm), "coefficient": one_a_norm(result.coefficient)}
-            send({"rule": number, **step})
-        score = digits.accuracy(held_out, [trainer.array(weight) for weight in weights])
-        send({"rule": number, "accuracy": score})
-
-
-def one_a_norm(value: Any) -> list[float]:
-    """One number for a norm over all gradients, or one for each gradient."""
-    return [float(one) for one in value] if isinstance(value, list) else [float(value)]

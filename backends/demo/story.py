@@ -10,7 +10,7 @@ import numpy as np
 
 import gradclip
 from gradclip.backends.demo import digits
-from gradclip.backends.demo.base import one_a_norm
+from gradclip.backends.demo.training import one_a_norm
 from gradclip.commands.children import Message
 
 _HIDDEN, _ROWS, _COLUMNS, _DIGITS = 32, 8, 8, 10

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from gradclip.backends.demo.base import Function, Trainer
-from gradclip.backends.demo.digits import Digits
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from gradclip.backends.demo.digits import Digits
 
 
 class TorchTrainer(Trainer):
@@ -22,7 +25,13 @@ class TorchTrainer(Trainer):
         return self.tensor(array).requires_grad_()
 
     def array(self, tensor: torch.Tensor) -> np.ndarray:
-        return np.asarray(tensor.detach())
+        return tensor.detach().numpy()
+
+    def vector(self, numbers: list[float]) -> torch.Tensor:
+        return torch.tensor(numbers, dtype=torch.float32)
+
+    def numbers(self, vector: torch.Tensor) -> list[float]:
+        return list(map(float, vector))
 
     def differentiate(self, weights: list[Any], batch: Digits) -> tuple[Any, list[Any]]:
         first, first_bias, second, second_bias = weights

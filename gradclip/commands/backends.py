@@ -224,7 +224,7 @@ def describe(module: str) -> Entry:
     except VersionError as error:
         return known | {"error": f"VersionError: {' '.join(str(error).split())}"}
     trainer = _trainer(module)
-    sample = trainer.tensor(_array([3.0, 4.0])) if trainer else _standard(framework, backend)
+    sample = trainer.vector([3.0, 4.0]) if trainer else _standard(framework, backend)
     dtypes, traces = (*FLOATS, *COMPLEX), trainer.traces() if trainer else {}
     return known | {
         "devices": trainer.devices() if trainer else None,
@@ -240,10 +240,6 @@ def _trainer(module: str) -> Any:
     if util.find_spec(_TRAINERS + module) is None:
         return None
     return importlib.import_module(_TRAINERS + module).trainer
-
-
-def _array(values: list[float]) -> Any:
-    return importlib.import_module("numpy").array(values, "float32")
 
 
 def _standard(framework: Any, backend: Backend) -> Tensor | None:
@@ -288,7 +284,7 @@ def _traced(trainer: Any, trace: Callable[[Callable[[Tensor], Tensor], Tensor], 
     def clipped(gradient: Tensor) -> Tensor:  # no lambda: Paddle reads the source
         return gradclip.clip([gradient], rule).grads[0]
 
-    values = trainer.array(trace(clipped, sample)).tolist()
+    values = trainer.numbers(trace(clipped, sample))
     if max(abs(values[0] - 0.6), abs(values[1] - 0.8)) > 1e-5:
         raise _Differs(f"[0.6, 0.8] came out as {values}")
 

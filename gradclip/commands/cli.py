@@ -15,6 +15,7 @@ from importlib import util
 from typing import Any
 
 from gradclip import __version__, isolation, spelling
+from gradclip.commands.help import HelpFormatter
 from gradclip.errors import GradclipError, message
 
 __all__ = ["main"]
@@ -121,12 +122,12 @@ def _parser(wanted: str) -> argparse.ArgumentParser:
         usage="gradclip COMMAND [options]",
         description=f"{_DESCRIPTION}\n\n{_overview()}",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"gradclip {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, prog="gradclip", help=argparse.SUPPRESS)
     for name in _COMMANDS:
-        command = commands.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter)
+        command = commands.add_parser(name, formatter_class=HelpFormatter)
         if name == wanted:
             module: Any = importlib.import_module(f"gradclip.commands.{name}")
             command.description, command.epilog = module.DESCRIPTION, module.EPILOG

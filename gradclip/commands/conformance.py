@@ -24,11 +24,11 @@ A target of yours is code, and this command runs it, with all that its file impo
 """
 EPILOG = """\
 a target is:
-  gradclip:torch                 gradclip on a framework's arrays (numpy, torch, tensorflow, paddle, jax)
-  native:torch                   the framework's own clips (torch, tensorflow, paddle, optax, keras);
-  native:keras@torch             Keras on one of its backends, else on that of KERAS_BACKEND
-  my.module:target, clip.py:clip an object with the members of gradclip.conformance.Target, or a function
-                                 def clip(grads, max_norm); --dialect says what it means
+  gradclip:torch      gradclip on a framework's arrays (numpy, torch, tensorflow, paddle, jax)
+  native:torch        the framework's own clips (torch, tensorflow, paddle, optax, keras)
+  native:keras@torch  Keras on one of its backends, else on that of KERAS_BACKEND
+  my.module:target    an object with the members of gradclip.conformance.Target
+  clip.py:clip        the same, or a function def clip(grads, max_norm); --dialect says what it means
 Without a target, gradclip runs on every installed framework.
 
 examples:
@@ -90,7 +90,7 @@ def main(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.limit:
         return _limits(options)
-    require("conformance", "conformance", "jinja2", "jsonschema", "rich")
+    require("conformance", "conformance", "jinja2", "jsonschema", "numpy", "rich")
     # imported here, after the check for missing packages
     from gradclip.conformance.cases import plan
     from gradclip.conformance.declared import check_cases, check_targets, read_xfails

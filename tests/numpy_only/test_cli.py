@@ -17,6 +17,7 @@ from launched import TIME_LIMIT
 from gradclip import registry, versions
 from gradclip.backend import Backend
 from gradclip.commands import backends, children, cli
+from gradclip.commands.help import HelpFormatter
 
 
 def gradclip(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -105,6 +106,39 @@ def test_every_command_says_how_it_ends(command: str, capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     assert out.startswith(f"usage: gradclip {command} [")
     assert "exit status:" in out
+
+
+@pytest.mark.parametrize("command", ["", *cli._COMMANDS])
+def test_the_help_stays_within_the_terminal(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = []
+    for columns in (60, 80, 300):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        with pytest.raises(SystemExit):
+            cli.main([*filter(None, [command]), "--help"])
+        lines = capsys.readouterr().out.splitlines()
+        assert [line for line in lines if len(line) > columns] == []
+        words.append(" ".join(lines).split())
+    assert words[0] == words[1] == words[2], "a word is lost, or moved"
+
+
+def test_a_line_of_the_help_goes_on_below_its_meaning() -> None:
+    formatter = HelpFormatter("gradclip", width=30)
+    text = "One two three four\nfive six seven.\n\nlist:\n  term  one two three four five\n  an-option-of-many-letters  its meaning\n"
+    text += "  gradclip lint some/folder --select GM101\n"
+    assert formatter._fill_text(text, 28, "").splitlines() == [
+        "One two three four five six",
+        "seven.",
+        "",
+        "list:",
+        "  term  one two three four",
+        "        five",
+        "  an-option-of-many-letters",
+        "      its meaning",
+        "  gradclip lint some/folder",
+        "      --select GM101",
+    ]
 
 
 def test_the_examples_are_of_the_commands() -> None:

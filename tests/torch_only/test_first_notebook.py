@@ -49,5 +49,5 @@ def test_the_first_cell_installs_only_where_gradclip_is_not_installed(installed:
     if not installed:
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     run(CELLS[0], {})
-    install = [sys.executable, "-m", "pip", "install", "-q", "gradclip[torch,migrate]"]
+    install = [sys.executable, "-m", "pip", "install", "-q", "gradclip[torch,migrate,demo]"]
     assert calls == ([] if installed else [install])
