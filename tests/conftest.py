@@ -51,7 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "drawn(many, backend=fewer): without --slow, only this many of its cases run; each backend draws its own"
     )
-    if name := config.getoption("--progress"):
+    name = config.getoption("--progress")
+    config.pluginmanager.register(importlib.import_module("running").Running(name or "pytest", config.option.xmlpath))
+    if name:
         config.pluginmanager.register(importlib.import_module("progress").Progress(name))
 
 

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
+import functools
+import os
+import subprocess
+import sys
 
-from frameworks.base import release
+#: what LLVM makes faster is the arithmetic on one device, which other tests compare; the emitters of a fusion before those on
+#: MLIR, which prepare for 20 ms
+OPTIONS = ("--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false")
+_START = "from jaxlib import xla_client; xla_client.make_cpu_client()"
 
-#: the emitters of a fusion before those on MLIR, which prepare for 20 ms; older releases have no such option
-OLDER_EMITTERS = "--xla_cpu_use_fusion_emitters=false" if release(version("jaxlib")) >= [0, 10] else ""
-#: what LLVM makes faster is the arithmetic on one device, which other tests compare
-FAST = f"--xla_backend_optimization_level=0 {OLDER_EMITTERS}"
+
+@functools.cache
+def fast() -> str:
+    """Return the options that the installed jaxlib knows: releases come and go with options, and abort at an unknown one."""
+    return " ".join(filter(knows, OPTIONS))
+
+
+def knows(option: str) -> bool:
+    """Return whether a process that sets the option can start."""
+    env = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": option}
+    started = subprocess.run([sys.executable, "-P", "-c", _START], env=env, capture_output=True, text=True, timeout=300)
+    is_unknown = "Unknown flag" in started.stderr
+    assert is_unknown == (started.returncode != 0), started.stderr
+    return not is_unknown
 
 
 def of_devices(count: int) -> str:
     """Return the options for a process with so many devices."""
-    return f"--xla_force_host_platform_device_count={count} {FAST}"
+    return f"--xla_force_host_platform_device_count={count} {fast()}"

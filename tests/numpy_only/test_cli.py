@@ -125,8 +125,8 @@ def test_the_help_stays_within_the_terminal(
 
 def test_a_line_of_the_help_goes_on_below_its_meaning() -> None:
     formatter = HelpFormatter("gradclip", width=30)
-    text = "One two three four\nfive six seven.\n\nlist:\n  term  one two three four five\n  an-option-of-many-letters  its meaning\n"
-    text += "  gradclip lint some/folder --select GM101\n"
+    text = "One two three four\nfive six seven.\n\nlist:\n  term  one two three four five\n  an-option-of-many-letters"
+    text += "  its meaning\n  gradclip lint some/folder --select GM101\n"
     assert formatter._fill_text(text, 28, "").splitlines() == [
         "One two three four five six",
         "seven.",

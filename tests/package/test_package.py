@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import configparser
 import email
+import http.server
 import json
 import os
 import re
@@ -10,10 +12,12 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import threading
 import venv
 import zipfile
 from collections import Counter
 from pathlib import Path
+from typing import ClassVar
 
 import numpy
 import pytest
@@ -280,6 +284,47 @@ def test_an_editable_install_has_the_backends(source: Path, bare: Path, tmp_path
     printed = run(bare, "-P", "-c", code, cwd=tmp_path, PYTHONPATH="").split()
     assert printed[1:3] == ["False", str(source / "gradclip" / "__init__.py")]
     assert Path(printed[3]).resolve() == source / "backends" / "numpy" / "__init__.py"
+
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """Has no file, and remembers what was asked for."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_error(404)
+
+    do_HEAD = do_GET
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+def test_tox_skips_an_environment_without_its_python_and_fetches_none(tmp_path: Path) -> None:
+    """Each environment of the default list is made, without packages, where this Python is the only one."""
+    (tmp_path / "python3").symlink_to(sys.executable)
+    ini = configparser.ConfigParser(interpolation=None)
+    ini.read(ROOT / "tox.ini", "utf-8")
+    names = ini["tox"]["env_list"].split(", ")
+    own = {name: python for name in names if (python := ini.get(f"testenv:{name}", "base_python", fallback=""))}
+    this = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    skipped = {name for name, python in own.items() if python != this}
+    assert own
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as mirror:
+        threading.Thread(target=mirror.serve_forever, daemon=True).start()
+        tox = [sys.executable, "-m", "tox", "run", "--notest", "--skip-pkg-install", "--workdir", tmp_path / "work", "-c", ROOT]
+        nothing = [word for name in names for word in ("-x", f"testenv:{name}.deps=")]
+        variables = {"PATH": str(tmp_path), "UV_PYTHON_INSTALL_MIRROR": f"http://127.0.0.1:{mirror.server_port}"}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TOX", "UV_PYTHON"))}
+        env = {**kept, **variables, "UV_PYTHON_INSTALL_DIR": str(tmp_path / "managed")}
+        done = subprocess.run([*tox, *nothing], capture_output=True, text=True, timeout=TIME_LIMIT, env=env)
+        mirror.shutdown()
+    assert (done.returncode, Refusing.asked) == (0, []), done.stdout + done.stderr
+    ended = dict(re.findall(r"^  (\S+): (OK|SKIP|FAIL)", done.stdout, re.MULTILINE))
+    assert ended == {name: "SKIP" if name in skipped else "OK" for name in names}
+    for name in skipped:
+        assert f"{name}: skipped because could not find python interpreter" in done.stdout
 
 
 def test_ci_runs_the_command_of_the_readme() -> None:

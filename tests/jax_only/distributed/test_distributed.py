@@ -54,7 +54,7 @@ def two_processes(module: str, *arguments: str) -> list[str]:
     """Run a module in two processes; return what each prints if both succeed."""
     [port] = free_ports(1)
     command = ["-m", f"jax_only.distributed.{module}", f"127.0.0.1:{port}", *arguments]
-    both = copies.together("jax", [([*command, str(i)], of_devices(2) | {"XLA_FLAGS": xla_flags.FAST}) for i in range(2)])
+    both = copies.together("jax", [([*command, str(i)], of_devices(2) | {"XLA_FLAGS": xla_flags.fast()}) for i in range(2)])
     for done in both:
         assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
     return [done.stdout for done in both]
