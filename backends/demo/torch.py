@@ -25,7 +25,8 @@ class TorchTrainer(Trainer):
         return self.tensor(array).requires_grad_()
 
     def array(self, tensor: torch.Tensor) -> np.ndarray:
-        return tensor.detach().numpy()
+        array: np.ndarray = tensor.detach().numpy()
+        return array
 
     def vector(self, numbers: list[float]) -> torch.Tensor:
         return torch.tensor(numbers, dtype=torch.float32)
