@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gradclip.errors import ArgumentError, GradclipWarning, message
-from gradclip.groups import Rules
+from gradclip.groups import Rules, check_groups
 from gradclip.limits import Adaptive, numbers
+from gradclip.monitor import Monitor
 from gradclip.policies import too_many
 from gradclip.result import ClipResult
 from gradclip.sharding import check_reduce
@@ -23,7 +24,7 @@ class Slot:
     """The state of a step in an optimizer that runs eagerly: its limits, its monitor, and the number of skipped steps.
 
     Attributes:
-        rule: the rule or the groups.
+        step: the settings.
         limits: their limits that follow the run: ``limits[0].last`` is the last limit.
         last: the norm and the coefficient of the last clip: a :class:`gradclip.ClipResult` without gradients. None before the
             first.
@@ -31,12 +32,35 @@ class Slot:
 
     def __init__(self, step: Step, patience: float = 10) -> None:
         check_reduce(step.reduce, takes_axes=False)  # those of JAX keep their state elsewhere
-        self.rule: Rules = step.rule
-        self.limits: list[Adaptive] = step.adaptives
-        self.step, self.monitor, self.patience = step, step.monitor, patience
+        self.patience = patience
+        self._settle(step)
         self.last: ClipResult[Any] | None = None
         self._counts: dict[str, Any] = {"skipped": 0, "in_a_row": 0}  # tensors, if that of a step is on a device
         self._uncounted = 0  # steps since the counts were read
+
+    def _settle(self, step: Step) -> None:
+        """Take these settings from the next step on."""
+        self.step = step
+        self.limits: list[Adaptive] = step.adaptives
+
+    @property
+    def rule(self) -> Rules:
+        """The rule or the groups; another one counts from the next step on."""
+        return self.step.rule
+
+    @rule.setter
+    def rule(self, rule: Rules) -> None:
+        check_groups(rule, keeps_shape=True)
+        self._settle(Step(rule, self.monitor, reduce=self.step.reduce, shards=self.step.shards))
+
+    @property
+    def monitor(self) -> Monitor | None:
+        """The monitor; another one records from the next step on."""
+        return self.step.monitor
+
+    @monitor.setter
+    def monitor(self, monitor: Monitor | None) -> None:
+        self._settle(Step(self.rule, monitor, reduce=self.step.reduce, shards=self.step.shards))
 
     @property
     def skipped(self) -> int:

@@ -305,10 +305,11 @@ def clipped(
     moments and of its counts.
 
     Args:
-        optimizer: an optimizer of PyTorch, Paddle or Keras, which is changed in place (compile a Keras model after that); or a
-            transformation of optax, such as a whole ``optax.chain``. ``optax.MultiSteps(clipped(optimizer, rule), k)`` clips
-            the mean of k gradients, and ``clipped(optax.MultiSteps(optimizer, k), rule)`` each of them. Only the second skips
-            a gradient that is not finite: ``MultiSteps`` keeps a NaN in its own mean for ever.
+        optimizer: an optimizer of PyTorch, Paddle or Keras, which is changed in place, and clips from its next step
+            on, also in a step that was compiled before; or a transformation of optax, such as a whole ``optax.chain``.
+            ``optax.MultiSteps(clipped(optimizer, rule), k)`` clips the mean of k gradients, and
+            ``clipped(optax.MultiSteps(optimizer, k), rule)`` each of them. Only the second skips a gradient that is not finite:
+            ``MultiSteps`` keeps a NaN in its own mean for ever.
         rule: of any dialect, except one that sums over examples; or groups with such rules.
         monitor: a :class:`gradclip.Monitor`, which records each step.
         reduce: if other processes have some of the parameters: as for :func:`gradclip.clip`.
@@ -323,8 +324,8 @@ def clipped(
     Raises:
         TypeError: if ``optimizer`` is not an optimizer, ``rule`` not a rule or ``monitor`` not a monitor; for a ``reduce`` or
             ``shards`` that no clip takes.
-        ValueError: for an optimizer that clips already, for a rule whose result has another shape than the gradient, and for a
-            limit that does not follow the norms of its rule.
+        ValueError: for an optimizer that clips already, or whose step a static program of Paddle has already; for a rule whose
+            result has another shape than the gradient, and for a limit that does not follow the norms of its rule.
 
     Example:
         >>> import gradclip

@@ -109,7 +109,7 @@ CORE: dict[str, set[str]] = {
         *("backend", "clip", "engine", "errors", "gradients", "groups", "limits", "mistakes", "monitor", "registry"),
         *("policies", "result", "rule", "sharding", "tracing", "typed"),
     },
-    "slot": {"errors", "groups", "limits", "policies", "result", "sharding", "step"},
+    "slot": {"errors", "groups", "limits", "monitor", "policies", "result", "sharding", "step"},
     "__init__": {
         *("advice", "backend", "clip", "dropins", "groups", "isolation", "limits", "monitor", "registry"),
         *("result", "rule", "spelling", "step"),
@@ -146,7 +146,7 @@ FOLDERS = {
     "tensorflow": {"tensorflow", "numpy"},
     "paddle": {"paddle", "numpy"},
     "jax": {"jax", "optax", "numpy"},
-    "keras": {"keras", "tensorflow"},
+    "keras": {"keras", "tensorflow", "jax"},
 }
 BELOW = {
     *(

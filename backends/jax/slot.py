@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -119,6 +121,8 @@ def clipped_by(optimizer: Any, step: Step, patience: float) -> Any:
     clips = getattr(optimizer.update, "clips", None)
     if clips is not None:
         raise clips_already(f"rule={clips}")
+    if any(not isinstance(holder, FrameType) for holder in gc.get_referrers(optimizer)):
+        jax.clear_caches()  # a jitted step may read it by that name, and would go on without the clip
     wrapped = optax.with_extra_args_support(optimizer)
 
     def init(params: Any) -> ClippedState:

@@ -13,11 +13,12 @@ from typing import Any, Literal, TypeVar, overload
 import keras
 
 from gradclip.backends.keras.check import check_alone, check_optimizer, check_rules, has_strategy
+from gradclip.backends.keras.compiled import trace_again
 from gradclip.backends.keras.log import MonitorLog
 from gradclip.backends.keras.saving import loaded_rules, name_of, saved_number, saved_rules
 from gradclip.backends.keras.skipping import Skipping
 from gradclip.backends.keras.state import Record, State, read
-from gradclip.errors import ArgumentTypeError, GradclipWarning
+from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipWarning, shown
 from gradclip.groups import Rules, check_groups
 from gradclip.limits import Adaptive
 from gradclip.mistakes import not_an_optimizer
@@ -60,7 +61,7 @@ def clipped(optimizer: Any, rule: Rules, *, record: bool = False, monitor: Any =
 
     Args:
         optimizer: an optimizer, its name (``"adam"``) or its configuration. An optimizer is changed in place: its class
-            becomes a subclass of its own class. Compile the model after that, not before.
+            becomes a subclass of its own class. A step that was compiled before is compiled again, and clips.
         rule: of any dialect, except one that sums over examples; or groups with such rules, which select by the paths of the
             variables (``"*/bias"``). A limit is a number, or a :class:`gradclip.Adaptive`: the
             optimizer keeps its state in variables, which are saved, and the ``Adaptive`` itself does not change.
@@ -107,10 +108,11 @@ def clipped_by(optimizer: Any, step: Step, patience: float, *, record: bool = Fa
         raise not_an_optimizer(optimizer)
     check_rules(step, record)
     check_optimizer(optimizer, step)
+    trace_again(optimizer)
     kind: type = type(optimizer)
     optimizer.__class__ = _subclass(kind, step.skips)
     # not by setattr: Keras would track their contents as its own variables and lists
-    parts = {"clip_rule": step.rule, "_state": State(step), "_patience": patience, "_record": Record() if record else None}
+    parts = {"_state": State(step), "_patience": patience, "_record": Record() if record else None}
     optimizer.__dict__.update(parts)
     if optimizer.built:
         optimizer._build_carried()
@@ -120,12 +122,21 @@ def clipped_by(optimizer: Any, step: Step, patience: float, *, record: bool = Fa
 class Clipping(keras.optimizers.Optimizer):
     """The clipping part of an optimizer; its class inherits from this class and from its former class."""
 
-    clip_rule: Rules
     unclipped: type  #: the class that the optimizer had
     _clipped_variables: list[Any] | None = None  # the variables of the gradients being clipped
     _record: Record | None = None
     _state: State
     _patience: float = 10
+
+    @property
+    def clip_rule(self) -> Rules:
+        """The rule or the groups."""
+        return self._state.step.rule
+
+    @clip_rule.setter
+    def clip_rule(self, rule: Any) -> None:
+        hint = "make another optimizer, and compile the model with gradclip.clipped(optimizer, rule)."
+        raise ArgumentError("The rule of a clipped optimizer cannot be exchanged.", f"clip_rule={shown(rule)}", hint)
 
     @property
     def last(self) -> ClipResult[Any] | None:

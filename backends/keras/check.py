@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from gradclip.backends.keras import versions
 from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipError, shown
 from gradclip.limits import Adaptive
 from gradclip.mistakes import clips_already
@@ -65,6 +66,10 @@ def check_optimizer(optimizer: Any, step: Step) -> None:
     if hasattr(optimizer, "clip_rule"):
         raise clips_already(f"rule={shown(optimizer.clip_rule)}")
     check_alone(optimizer)
+    if versions.CLIPS_EACH_BATCH and step.skips and optimizer.gradient_accumulation_steps:
+        what = "This version of Keras clips each batch before it adds them up, so that no whole step can be skipped."
+        received = f"keras {keras.__version__}, gradient_accumulation_steps={optimizer.gradient_accumulation_steps}"
+        raise ArgumentError(what, received, 'install Keras 3.5 or newer, or clip by a rule with if_nonfinite="zero".')
     missing = [hook for hook in (*_HOOKS, *(_PARTS if step.skips else ())) if not hasattr(optimizer, hook)]
     if missing:
         what = "gradclip does not know how this version of Keras clips."

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from gradclip.backends.keras import versions
 from gradclip.backends.keras.check import check_replicas, has_strategy
 from gradclip.backends.keras.state import Record, State, read
 from gradclip.groups import Rules
@@ -47,7 +48,8 @@ class Skipping(keras.optimizers.Optimizer):
             variable.assign(keras.ops.where(skip, value, keras.ops.convert_to_tensor(variable)))
         # the step is as if it had not been, with the gradients that were accumulated for it
         steps = self.gradient_accumulation_steps or 1
-        self._iterations.assign_sub(keras.ops.cast(skip, self._iterations.dtype) * steps)
+        count = versions.count_of(self)
+        count.assign_sub(keras.ops.cast(skip, count.dtype) * steps)
         self._check_run(skip, counts["in_a_row"])
 
     def _selected(self) -> list[Any]:
@@ -57,7 +59,7 @@ class Skipping(keras.optimizers.Optimizer):
         """
         if keras.backend.backend() != "jax":
             return [v for v in self._trainable_variables if getattr(v, "constraint", None) is not None]
-        own = [self._iterations, *self._state.variables, *(self._record.variables if self._record else ())]
+        own = [versions.count_of(self), *self._state.variables, *(self._record.variables if self._record else ())]
         own += getattr(self, "_accumulated_gradients", [])
         ids = set(map(id, own))
         return [*self._trainable_variables, *(v for v in self._variables if id(v) not in ids)]

@@ -9,6 +9,7 @@ import paddle
 
 from gradclip.backends.paddle import versions
 from gradclip.backends.paddle.slot import RuleClip
+from gradclip.errors import ArgumentError
 from gradclip.mistakes import clips_already, not_an_optimizer
 from gradclip.policies import cannot_skip
 from gradclip.slot import NAME
@@ -29,6 +30,10 @@ def clipped_by(optimizer: Any, step: Step, patience: float) -> Any:
     if before is not None:
         hint = "make the optimizer without grad_clip, and clip it once; groups are several rules in one call."
         raise clips_already(f"grad_clip={before}", hint)
+    if versions.is_in_program(optimizer):
+        what = "A static program has the step of this optimizer already, and would go on without a clip."
+        hint = "build the program again, with gradclip.clipped(optimizer, rule) before optimizer.minimize(loss)."
+        raise ArgumentError(what, f"optimizer={type(optimizer).__name__}", hint)
     made: Any = optimizer
     kind: Any = type(optimizer)
     made.__class__ = _subclass(kind)

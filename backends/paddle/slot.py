@@ -13,7 +13,7 @@ from gradclip.backends.paddle import versions
 from gradclip.backends.paddle.kept import ProgramState
 from gradclip.containers import wanted
 from gradclip.engine import Options, run
-from gradclip.errors import ArgumentError
+from gradclip.errors import ArgumentError, shown
 from gradclip.gradients import open_
 from gradclip.groups import Rules, Shards, check_groups
 from gradclip.policies import cannot_skip
@@ -79,6 +79,13 @@ class RuleClip(Slot, paddle.nn.clip.ClipGradBase):
         self.ready: dict[int, Any] | None = None
         self.is_asked = False  # whether the caller looks at last.skip
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("monitor", "rule") and vars(self).get("is_in_program"):
+            what = "A static program has this clip already, and would go on as before."
+            hint = "build the program again, with another optimizer and its clip."
+            raise ArgumentError(what, f"{name}={shown(value)}", hint)
+        super().__setattr__(name, value)
+
     @paddle.jit.not_to_static
     def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
         pairs = [(p, g) for p, g in params_grads if g is not None]
@@ -120,6 +127,7 @@ class RuleClip(Slot, paddle.nn.clip.ClipGradBase):
 
     def _clipped_in_program(self, chosen: Pairs) -> Iterator[Any]:
         """The same in the program being built, which keeps the state; the limits then read it there."""
+        self.is_in_program = True
         kept = ProgramState(self.step, len(chosen))
         state = kept.values()
         rule, limits = self.step.at(state)

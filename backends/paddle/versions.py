@@ -24,6 +24,7 @@ __all__ = [
     "dtypes",
     "grad_of",
     "has_memory",
+    "is_in_program",
     "is_static",
     "largest",
     "local_value",
@@ -294,6 +295,12 @@ def clip_of(optimizer: Any) -> Any:
     groups = (x for x in getattr(optimizer, "_param_groups", None) or [] if isinstance(x, dict))
     found = (getattr(optimizer, "_grad_clip", None), *(group.get("grad_clip") for group in groups))
     return next((x for x in found if x is not None), None)
+
+
+def is_in_program(optimizer: Any) -> bool:
+    """Whether a static program has a step of the optimizer; False if Paddle does not tell."""
+    rates = getattr(optimizer, "_learning_rate_map", None) or {}
+    return any(not isinstance(rate, paddle.Tensor) for rate in rates.values())
 
 
 def set_clip(optimizer: Any, clip: Any) -> None:

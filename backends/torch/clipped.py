@@ -20,7 +20,7 @@ __all__ = ["clipped_by"]
 def clipped_by(optimizer: Any, step: Step, patience: float) -> Any:
     """:func:`gradclip.clipped` for a ``torch.optim.Optimizer``, which then has its hook as ``optimizer.gradclip``.
 
-    A hook clips; two more keep the state in ``optimizer.state_dict()``, if there is any.
+    A hook clips; three more keep the state in ``optimizer.state_dict()``, if there is any.
     """
     if not isinstance(optimizer, torch.optim.Optimizer):  # a scheduler and a module may have one, too
         raise not_an_optimizer(optimizer)
@@ -41,13 +41,12 @@ def _attach(optimizer: torch.optim.Optimizer, hook: StepPreHook) -> None:
     """Give an optimizer the hook that clips, and those that save, load and copy its state."""
     # a compiled step calls it between two graphs: its state is in Python's objects
     hook.handles.append(optimizer.register_step_pre_hook(torch.compiler.disable(hook.__call__)))
-    if hook.step.has_state:
-        saved = _Saved(hook)
-        hook.handles += [
-            optimizer.register_state_dict_post_hook(saved.save),
-            optimizer.register_load_state_dict_pre_hook(saved.check),
-            optimizer.register_load_state_dict_post_hook(saved.load),
-        ]
+    saved = _Saved(hook)
+    hook.handles += [
+        optimizer.register_state_dict_post_hook(saved.save),
+        optimizer.register_load_state_dict_pre_hook(saved.check),
+        optimizer.register_load_state_dict_post_hook(saved.load),
+    ]
     hook.handles.append(_Attributes(optimizer, hook))
 
 
@@ -86,7 +85,7 @@ def _count(optimizer: Any) -> int:
 
 
 class _Saved:
-    """The hooks that save and load the state with an optimizer's own, and only if torch has loaded that."""
+    """The hooks that save and load the state, if there is one, with an optimizer's own, and only if torch has loaded that."""
 
     def __init__(self, hook: StepPreHook) -> None:
         self.hook = hook
@@ -94,11 +93,13 @@ class _Saved:
 
     def save(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
         """Add the state."""
-        state[NAME] = self.hook.state_dict()
+        if self.hook.step.has_state:
+            state[NAME] = self.hook.state_dict()
 
     def check(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
         """Check the state that is to be loaded."""
-        self.checked = self.hook.found(state, f"state_dict with {', '.join(state)}", level=3)
+        if self.hook.step.has_state:
+            self.checked = self.hook.found(state, f"state_dict with {', '.join(state)}", level=3)
 
     def load(self, optimizer: torch.optim.Optimizer) -> None:
         """Load it."""

@@ -36,14 +36,18 @@ class StepPreHook(Slot):
     """
 
     def __init__(self, step: Step, patience: float = 10, *, fused: bool = True) -> None:
+        self._may_fuse = fused
         super().__init__(step, patience)
+        self._begin()
+
+    def _settle(self, step: Step) -> None:
+        super()._settle(step)
         rule = step.rule
         # one coefficient, which multiplies all: 0 times NaN is not 0
-        self.fuses = fused and isinstance(rule, Rule) and rule.scope is GLOBAL and rule.if_nonfinite != "zero"
+        self.fuses = self._may_fuse and isinstance(rule, Rule) and rule.scope is GLOBAL and rule.if_nonfinite != "zero"
         self._is_total = any(group.rule.scope is GLOBAL for group in step.groups)
         self._is_simple = isinstance(rule, Rule) and not self.limits and step.monitor is None
         self._is_simple &= step.reduce is None and step.shards is None
-        self._begin()
 
     def _begin(self) -> None:
         self.handles: list[Any] = []  # of clipped_by

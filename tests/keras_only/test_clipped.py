@@ -21,6 +21,7 @@ from slots import CELLS, REFUSED, RULE, compare, counted, gradients, refused_at_
 
 import gradclip
 from gradclip import limits
+from gradclip.backends.keras import versions
 from gradclip.dialects import keras as dialect
 from gradclip.dialects import optax
 
@@ -107,6 +108,8 @@ def bits(model: keras.Model) -> dict[str, bytes]:
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LONG if ON == "torch" and name in MORE else ()) for name in OPTIONS])
 def test_a_skipped_step_changes_no_bit(name: str, compiled_graphs: Callable[[], int]) -> None:
+    if versions.CLIPS_EACH_BATCH and "gradient_accumulation_steps" in OPTIONS[name][1]:
+        pytest.skip("this version of Keras cannot")
     """In ``fit``, with a schedule, weight decay and a constraint; the training goes on after it."""
     jit, options = OPTIONS[name]
     schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 1, 0.9)
