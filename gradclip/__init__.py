@@ -1,6 +1,8 @@
 """Gradient clipping: one definition of the mathematics, every framework's semantics, on every framework's tensors."""
 
 from gradclip import isolation as isolation  # isort: skip  # first: here the command leaves the current folder
+from importlib import import_module as _import_module
+
 from gradclip import limits
 from gradclip import spelling as _spelling
 from gradclip.advice import choose
@@ -68,7 +70,9 @@ def __dir__() -> list[str]:
 
 
 def _look_up(name: str) -> object:
-    """The package's ``__getattr__``: the error for an unknown name, with the nearest known names."""
+    """The package's ``__getattr__``: its backends, or the error for an unknown name, with the nearest known names."""
+    if name == "backends":
+        return _import_module("gradclip.backends")
     same = _spelling.same(name, __all__)
     names = [same] if same else _spelling.nearest(name, __all__)
     raise _spelling.unknown("gradclip", name, _spelling.did_you_mean([f"gradclip.{one}" for one in names]))

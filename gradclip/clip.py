@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from gradclip.engine import Options, run
 from gradclip.gradients import Container, Gradients, open_
-from gradclip.groups import Rules, Shards, names_of
+from gradclip.groups import NO_RULE, Rules, Shards, names_of
 from gradclip.result import ClipResult, public
 from gradclip.rule import TENSOR, Rule
 from gradclip.tracing import untraced
@@ -36,7 +36,7 @@ def clip(
 @overload
 def clip(grads: T, rule: Rules, *, params: object = ..., reduce: object = ..., shards: Shards = ...) -> ClipResult[T]: ...
 @untraced
-def clip(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None, shards: Shards = None) -> ClipResult[Any]:
+def clip(grads: Any, rule: Any = NO_RULE, *, params: Any = None, reduce: Any = None, shards: Shards = None) -> ClipResult[Any]:
     """Clip gradients into new ones.
 
     Args:
@@ -105,7 +105,7 @@ def clip_(
 @overload
 def clip_(grads: T, rule: Rules, *, params: object = ..., reduce: object = ..., shards: Shards = ...) -> ClipResult[T]: ...
 @untraced
-def clip_(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None, shards: Shards = None) -> ClipResult[Any]:
+def clip_(grads: Any, rule: Any = NO_RULE, *, params: Any = None, reduce: Any = None, shards: Shards = None) -> ClipResult[Any]:
     """Clip gradients in place. Arguments and result are those of :func:`clip`; the gradients in the result are the given ones.
 
     NumPy arrays, tensors of PyTorch and Paddle, and a ``tf.Variable`` with ``trainable=False`` are writable. JAX arrays and
@@ -130,7 +130,7 @@ def clip_(grads: Any, rule: Rules, *, params: Any = None, reduce: Any = None, sh
 
 
 @untraced
-def norm(grads: Grads, rule: Rules, *, reduce: Any = None, shards: Shards = None) -> Any:
+def norm(grads: Grads, rule: Rules = NO_RULE, *, reduce: Any = None, shards: Shards = None) -> Any:
     """The first of two stages: the norm that :func:`clip` would use, before anything is scaled.
 
     Log it or test it, then pass it to :func:`scale_by_norm`.
@@ -195,7 +195,7 @@ def scale_by_norm(grads: Iterator[X], rule: Rules, norm: object, *, params: obje
 @overload
 def scale_by_norm(grads: T, rule: Rules, norm: object, *, params: object = ...) -> ClipResult[T]: ...
 @untraced
-def scale_by_norm(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> ClipResult[Any]:
+def scale_by_norm(grads: Any, rule: Any = NO_RULE, norm: Any = None, *, params: Any = None) -> ClipResult[Any]:
     """The second of two stages: clip as ``rule`` does, by a known norm.
 
     Args:
@@ -229,7 +229,7 @@ def scale_by_norm_(grads: Iterator[X], rule: Rules, norm: object, *, params: obj
 @overload
 def scale_by_norm_(grads: T, rule: Rules, norm: object, *, params: object = ...) -> ClipResult[T]: ...
 @untraced
-def scale_by_norm_(grads: Any, rule: Rules, norm: Any, *, params: Any = None) -> ClipResult[Any]:
+def scale_by_norm_(grads: Any, rule: Any = NO_RULE, norm: Any = None, *, params: Any = None) -> ClipResult[Any]:
     """:func:`scale_by_norm` in place, for tensors that :func:`clip_` can write.
 
     Args:

@@ -285,7 +285,7 @@ def _products(grads: Gradients, rule: Rule, factors: Any, into: Into) -> list[An
     assert backend is not None
     if rule.scope is EXAMPLE:
         dtype = of_integers(backend, grads.present)
-        return [None if x is None else scale.summed(backend, x, factors, dtype) for x in leaves]
+        return [None if x is None else scale.summed(backend, x, factors, dtype, rule) for x in leaves]
     tensors, is_each = grads.present, isinstance(factors, list)
     if is_each or (into == "place" and not lane.dtype):  # in place a gradient that is listed twice is scaled once
         places = grads.unique() if into == "place" else [i for i, x in enumerate(leaves) if x is not None]

@@ -17,6 +17,7 @@ from gradclip.registry import find
 from gradclip.rule import EXAMPLE, GLOBAL, Rule, follows_run
 
 __all__ = [
+    "NO_RULE",
     "Clip",
     "Group",
     "Rules",
@@ -34,6 +35,9 @@ Selection = str | re.Pattern[str] | Callable[[str, Any], Any] | Sequence[Any] | 
 
 #: which processes hold other shards of the selected gradients; or a function of name and tensor that returns them, or None
 Shards = Mapping[Selection, Any] | Callable[[str, Any], Any] | None
+
+#: the default of every argument for a rule: a call without one gets an error with the line to write, and not Python's own
+NO_RULE: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ class Group:
         [np.float64(13.0), np.float64(5.0)]
     """
 
-    rule: Rule
+    rule: Rule = NO_RULE
     scaled: Selection = None
     counted: Selection = None
 

@@ -49,23 +49,29 @@ def check_dtypes(backend: Backend, tensors: Sequence[Tensor], name: str = "") ->
 def norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...] | None = None, wide: str = "") -> Tensor:
     """The norm over ``axes``, or over all elements, as a tensor; computed in ``wide`` if that is wider than ``x``.
 
-    A sparse ``x`` counts each of its rows once.
+    A sparse ``x`` counts each of its rows once, and has zeros where it stores nothing.
     """
     values, _ = backend.rows(x)
+    is_sparse = backend.is_sparse(x)
+    if is_sparse and 0 in _shape(backend, values) and 0 not in _shape(backend, x) and order == order:
+        order = 1.0  # of zeros the norm of any order is 0, and this one is defined without elements
     is_exact = abs(order) == math.inf or order == 0  # no arithmetic that a wider dtype would improve
     widened = values if is_exact else _widened(backend, values, wide)
     remainder, divisor = _scaled_norm(backend, widened, order, axes, backend.dtype(values))
     n = remainder if divisor is None else remainder * divisor
     if is_exact and wide:
         n = backend.cast(n, promote([wide, wide_real(backend, values)]))
-    return n * 0 if _leaves_out_zeros(backend, x, values, order) else n
+    if order < 0 and is_sparse and (axes is None or 0 in axes):
+        return _with_zeros(backend, n, backend.size(x) > backend.size(values))
+    return n
 
 
-def _leaves_out_zeros(backend: Backend, x: Tensor, values: Tensor, order: float) -> bool:
-    """Whether a sparse gradient has zeros that it does not store, and the norm of this order depends on them."""
-    if order >= 0 or not backend.is_sparse(x):
-        return False
-    return math.prod(_shape(backend, x)) > math.prod(_shape(backend, values))
+def _with_zeros(backend: Backend, n: Tensor, are_there: Any) -> Tensor:
+    """The norm of a negative order, if there are zeros that are not stored; NaN stays. While tracing it may be unknown."""
+    if are_there is False:
+        return n
+    zeroed = backend.where(n >= 0, 0.0, n)
+    return zeroed if are_there is True else backend.where(are_there, zeroed, n)
 
 
 def _widened(backend: Backend, x: Tensor, wide: str) -> Tensor:
@@ -114,6 +120,12 @@ def _shape(backend: Backend, x: Tensor) -> tuple[int, ...]:
     return tuple(-1 if length is None else length for length in backend.shape(x) or ())
 
 
+def _may_be_empty(backend: Backend, x: Tensor) -> bool:
+    """Whether it is unknown while tracing if a tensor has elements."""
+    shape = backend.shape(x)
+    return shape is None or None in shape
+
+
 def wide_real(backend: Backend, x: Tensor) -> str:
     """The dtype of the norm of ``x``: at least float32."""
     wide = WIDE[backend.dtype(x)]
@@ -134,7 +146,9 @@ def _scaled_norm(backend: Backend, x: Tensor, order: float, axes: tuple[int, ...
         hint = "leave out empty gradients, or use a finite order."
         raise backend.error(EmptyNormError(what, f"norm_type={order}, shape={_shape(backend, x)}", hint))
     if order == math.inf:
-        return backend.max(magnitude, axes), None
+        largest = backend.max(magnitude, axes)
+        # the largest of no elements, which are seen only when the program runs, is -inf
+        return (backend.clip(largest, 0.0, None) if _may_be_empty(backend, x) else largest), None
     if order == -math.inf:
         return -backend.max(-magnitude, axes), None
     if order == 0:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gradclip.backend import Backend, Tensor
 from gradclip.dtypes import INTEGERS, WIDE, normal_factors
+from gradclip.rule import Rule
 
 __all__ = ["clamped", "column", "fitted", "kept", "product", "summed"]
 
@@ -54,13 +56,24 @@ def fitted(backend: Backend, bound: Any, x: Tensor) -> Any:
     return backend.cast(backend.clip(bound, max(INTEGERS[own][0], least), min(INTEGERS[own][1], most)), dtype)
 
 
-def summed(backend: Backend, x: Tensor, factors: Tensor, of_integers: str) -> Tensor:
+def summed(backend: Backend, x: Tensor, factors: Tensor, of_integers: str, rule: Rule) -> Tensor:
     """The sum over the examples of ``x``, each times its coefficient in a vector; ``of_integers`` is the dtype for integers."""
     dtype = backend.dtype(x)
     dtype = dtype if dtype in WIDE else of_integers
     factor = backend.asarray(column(backend, factors, x), WIDE[dtype], x)  # on its device
-    total = backend.sum(backend.cast(x, WIDE[dtype]) * factor, (0,))
-    return backend.cast(total[0, ...], dtype)
+    lift = _lift(rule)
+    total = backend.sum(backend.cast(x, WIDE[dtype]) * (factor * lift if lift > 1 else factor), (0,))
+    return backend.cast(total[0, ...] * (1 / lift) if lift > 1 else total[0, ...], dtype)
+
+
+def _lift(rule: Rule) -> float:
+    """A power of two that no term of a sum over examples can overflow by: a device may flush terms below 1.2e-38 to 0.
+
+    No element of a clipped example is above the limit.
+    """
+    if type(rule.limit) is not float or not 0 < rule.limit < 2.0**40 or not rule.order > 0:
+        return 1.0
+    return 2.0 ** min(40 - math.frexp(rule.limit)[1], 100)
 
 
 def column(backend: Backend, each: Tensor, x: Tensor) -> Tensor:

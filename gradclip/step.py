@@ -11,7 +11,7 @@ from gradclip.clip import clip_opened
 from gradclip.engine import Options
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.gradients import Gradients, open_
-from gradclip.groups import Rules, Shards, check_groups, exchanged, following
+from gradclip.groups import NO_RULE, Rules, Shards, check_groups, exchanged, following
 from gradclip.limits import Adaptive, numbers, tensors
 from gradclip.limits.saved import check_count, loaded
 from gradclip.mistakes import not_an_optimizer
@@ -63,7 +63,9 @@ class Step:
         (1, array([1.5]))
     """
 
-    def __init__(self, rule: Rules, monitor: Monitor | None = None, *, reduce: Any = None, shards: Shards = None) -> None:
+    def __init__(
+        self, rule: Rules = NO_RULE, monitor: Monitor | None = None, *, reduce: Any = None, shards: Shards = None
+    ) -> None:
         self.groups = check_groups(rule)
         given: object = monitor
         if not (given is None or isinstance(given, Monitor)):
@@ -289,7 +291,7 @@ _SLOTS = {
 
 def clipped(
     optimizer: X,
-    rule: Rules,
+    rule: Rules = NO_RULE,
     *,
     monitor: Monitor | None = None,
     reduce: Any = None,

@@ -70,7 +70,7 @@ CORE: dict[str, set[str]] = {
     "memory": {"errors"},
     "backend": {"containers", "errors", "lane", "memory", "parts"},
     "registry": {"backend", "dtypes", "errors", "tracing"},
-    "scale": {"backend", "dtypes"},
+    "scale": {"backend", "dtypes", "rule"},
     "ranges": {"backend", "dtypes"},
     "norms": {"backend", "dtypes", "errors", "ranges", "rule"},
     "reference": {"backend", "dtypes", "lane", "norms", "scale"},

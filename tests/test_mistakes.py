@@ -51,6 +51,33 @@ def test_what_is_no_rule(backend: Framework, call: Callable[[Any, Any], Any], wr
         assert f"\nHint: {hint}" in str(caught.value)
 
 
+#: calls that leave the rule out, of every public function and class that takes one
+WITHOUT_A_RULE: dict[str, Callable[[Any], Any]] = {
+    "clip": lambda g: gradclip.clip(g),
+    "clip_": lambda g: gradclip.clip_(g),
+    "norm": lambda g: gradclip.norm(g),
+    "scale_by_norm": lambda g: gradclip.scale_by_norm(g),
+    "scale_by_norm with a norm": lambda g: gradclip.scale_by_norm(g, norm=1.0),
+    "scale_by_norm_": lambda g: gradclip.scale_by_norm_(g, norm=1.0),
+    "Step": lambda g: gradclip.Step(),
+    "Group": lambda g: gradclip.Group(),
+    "clipped": lambda g: gradclip.clipped(_optax_like()),
+}
+
+
+def _optax_like() -> Any:
+    """An optimizer by its type alone: ``clipped`` looks at the rule before the optimizer."""
+    return type("GradientTransformation", (tuple,), {"__module__": "optax"})()
+
+
+@pytest.mark.parametrize("call", WITHOUT_A_RULE.values(), ids=WITHOUT_A_RULE)
+def test_without_a_rule(backend: Framework, call: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError) as caught:
+        call(backend.make([3.0, 4.0]))
+    assert str(caught.value).startswith("rule must be a gradclip.Rule")
+    assert f"\nReceived: rule=None\nHint: a dialect's function returns one: {TORCH}." in str(caught.value)
+
+
 def test_every_rule_is_suggested_as_it_can_be_called() -> None:
     for module in (keras, optax, paddle, tensorflow, torch):
         for name in module.__all__:

@@ -115,3 +115,11 @@ def test_accuracy_over_a_leading_axis(backend: Framework, height: int) -> None:
     assert ulps(clipped, exact / want, "float32") <= 4
     summed = gradclip.clip([backend.make(values)], optax.per_example_global_norm_clip(1.0)).grads[0]
     assert ulps(backend.read(summed), exact.sum(axis=0), "float32") <= backend.ulps
+
+
+def test_a_sum_over_examples_of_terms_below_the_normal_numbers(backend: Framework) -> None:
+    """A device flushes such terms to 0; a hundred of them are a normal number."""
+    examples = np.array([[1e-36, 100.0], [1.3e-36, 50.0]] * 50, np.float32)
+    norms = np.linalg.norm(examples.astype(np.float64), axis=1, keepdims=True)
+    summed = gradclip.clip([backend.make(examples)], optax.per_example_global_norm_clip(1.0)).grads[0]
+    assert ulps(backend.read(summed), (examples / norms).sum(axis=0), "float32") <= 8

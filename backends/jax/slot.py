@@ -16,7 +16,7 @@ from gradclip.backends.jax.containers import Pytrees
 from gradclip.backends.jax.versions import init_empty_state
 from gradclip.clip import clip
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
-from gradclip.groups import Rules, check_groups, exchanged
+from gradclip.groups import NO_RULE, Rules, check_groups, exchanged
 from gradclip.mistakes import clips_already
 from gradclip.monitor import Monitor
 from gradclip.policies import cannot_skip, too_many
@@ -50,7 +50,9 @@ class ClippedState(NamedTuple):
     inner: Any  #: of the clipped transformation; in a link the :class:`ClipState` or None
 
 
-def gradient_transformation(rule: Rules, *, record: bool = False, monitor: bool = False) -> optax.GradientTransformation:
+def gradient_transformation(
+    rule: Rules = NO_RULE, *, record: bool = False, monitor: bool = False
+) -> optax.GradientTransformation:
     """A rule of any dialect as a link of an ``optax.chain``.
 
     Without ``record`` and ``monitor`` it has no state: an optimizer's checkpoint keeps its shape if this replaces optax's

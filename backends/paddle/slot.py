@@ -15,7 +15,7 @@ from gradclip.containers import wanted
 from gradclip.engine import Options, run
 from gradclip.errors import ArgumentError, shown
 from gradclip.gradients import open_
-from gradclip.groups import Rules, Shards, check_groups
+from gradclip.groups import NO_RULE, Rules, Shards, check_groups
 from gradclip.policies import cannot_skip
 from gradclip.result import last
 from gradclip.rule import GLOBAL
@@ -27,7 +27,9 @@ __all__ = ["RuleClip", "grad_clip", "slot"]
 Pairs = list[tuple[Any, Any]]
 
 
-def grad_clip(rule: Rules, reduce: Any = None, *, shards: Shards = None, monitor: Any = None) -> paddle.nn.clip.ClipGradBase:
+def grad_clip(
+    rule: Rules = NO_RULE, reduce: Any = None, *, shards: Shards = None, monitor: Any = None
+) -> paddle.nn.clip.ClipGradBase:
     """An object for the ``grad_clip=`` of any ``paddle.optimizer``, in dynamic mode and in a static program.
 
     Args:

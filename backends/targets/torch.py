@@ -48,7 +48,8 @@ class TorchArrays:
 
     def make_sparse(self, rows: Sequence[int], values: Sequence[Any], shape: Sequence[int], dtype: str) -> torch.Tensor:
         inner = self.make(values, [len(rows), *shape[1:]], dtype)
-        return torch.sparse_coo_tensor(torch.tensor([list(rows)]), inner, tuple(shape), check_invariants=True)
+        indices = torch.tensor([list(rows)], dtype=torch.int64)
+        return torch.sparse_coo_tensor(indices, inner, tuple(shape), check_invariants=True)
 
     def trace(self, function: Function) -> Function:
         torch.compiler.reset()  # each case compiles the same lines again, which torch counts as recompilations

@@ -18,7 +18,7 @@ from gradclip.dtypes import LARGEST
 from gradclip.engine import Options, run
 from gradclip.errors import ArgumentError, DTypeError, page
 from gradclip.gradients import Gradients, open_
-from gradclip.groups import Rules, Shards, check_groups
+from gradclip.groups import NO_RULE, Rules, Shards, check_groups
 from gradclip.policies import check_patience
 from gradclip.result import Outcome, last
 from gradclip.rule import GLOBAL, Rule
@@ -263,7 +263,7 @@ def _divisor(factor: Any, scale: torch.Tensor | None) -> Any:
 
 
 def step_pre_hook(
-    rule: Rules,
+    rule: Rules = NO_RULE,
     *,
     reduce: Any = None,
     shards: Shards = None,

@@ -5,24 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from gradclip import registry
-from gradclip.dtypes import norm_dtype
 from gradclip.gradients import Gradients
+from gradclip.result import Outcome, dtype_of
 
 __all__ = ["as_tensor"]
 
 
-def as_tensor(opened: Gradients, norm: Any, home: str) -> Any:
-    """A norm as a 0-d tensor of the gradients' framework, on the device of the first, of at least float32.
+def as_tensor(opened: Gradients, found: Outcome, home: str) -> Any:
+    """The norm as a 0-d tensor of the gradients' framework, on the device of the first, of at least float32.
 
     Without gradients it is a float32 zero of the function's own framework, or a Python float if that framework is not
     imported.
     """
-    present = opened.present
-    if not present and norm != 0:  # the norm of other processes' gradients, in its dtype there
+    norm, present = found.norm, opened.present
+    if not present and norm != 0:  # the norm of other processes' gradients
         present = [param for param in opened.params if param is not None]
     if opened.backend is not None and present:
-        dtype = norm_dtype([opened.lane.dtype] if opened.lane.dtype else [opened.backend.dtype(x) for x in present])
-        made = opened.backend.asarray(norm, dtype, present[0])
+        made = opened.backend.asarray(norm, dtype_of(opened, is_shared=found.is_shared), present[0])
         return made if opened.lane.dtype else opened.backend.distributed.as_native(made, present)
     backend = opened.backend or registry.home(home)
     return norm if backend is None else backend.asarray(norm, "float32", None)

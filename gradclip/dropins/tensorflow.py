@@ -104,7 +104,7 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
     rule = _rule(opened, dialect.clip_by_global_norm, limit)
     result = run(opened, rule, Options(norm=UNKNOWN if use_norm is None else use_norm))
     clipped = list(result.grads) if isinstance(t_list, Sequence) else result.grads
-    return clipped, as_tensor(opened, result.norm, "tensorflow") if use_norm is None else widened(use_norm)
+    return clipped, as_tensor(opened, result, "tensorflow") if use_norm is None else widened(use_norm)
 
 
 @overload
@@ -134,8 +134,7 @@ def global_norm(t_list: Any, name: str | None = None) -> Any:
     5.0
     """
     opened = _tensors(t_list, "global_norm")
-    measured = run(opened, dialect.clip_by_global_norm(math.inf), Options(until="norm")).norm
-    return as_tensor(opened, measured, "tensorflow")
+    return as_tensor(opened, run(opened, dialect.clip_by_global_norm(math.inf), Options(until="norm")), "tensorflow")
 
 
 @overload

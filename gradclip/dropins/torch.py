@@ -119,7 +119,7 @@ def clip_grad_norm_(
     """
     rule = clip_grad_norm(max_norm, norm_type, error_if_nonfinite)
     opened = _opened(parameters, takes_part=reduce is not None or shards is not None)
-    return as_tensor(opened, run(opened, rule, Options("place", reduce=reduce, shards=shards)).norm, "torch")
+    return as_tensor(opened, run(opened, rule, Options("place", reduce=reduce, shards=shards)), "torch")
 
 
 @untraced
@@ -220,7 +220,7 @@ def get_total_norm(
     """
     rule = clip_grad_norm(math.inf, norm_type, error_if_nonfinite)
     opened = _opened(tensors, "tensors", "none", takes_part=reduce is not None or shards is not None)
-    norm = as_tensor(opened, run(opened, rule, Options(until="norm", reduce=reduce, shards=shards)).norm, "torch")
+    norm = as_tensor(opened, run(opened, rule, Options(until="norm", reduce=reduce, shards=shards)), "torch")
     # torch's norm is never differentiable
     return norm if opened.backend is None or opened.lane.dtype else opened.backend.detach(norm)
 

@@ -53,7 +53,8 @@ DEPARTURES: tuple[Departure, ...] = (
         key="finite-norm",
         native="Squares that overflow or vanish make the norm of finite gradients infinite, 0 or imprecise, and the gradients "
         "0, NaN or unclipped; in float16 a gradient of 300 is enough.",
-        gradclip="Finite gradients have a finite norm, accurate to the last bits. On accelerators sums in float32 overflow as "
+        gradclip="Finite gradients have a finite norm, accurate to the last bits, if it fits its dtype: three elements of 3e38 "
+        "have none in float32. On accelerators sums in float32 overflow as "
         "the natives' do, [with exceptions](accelerators.md#what-accumulated-in-float32-means).",
         why="The native mistakes a healthy gradient for an infinite one; torch's own test of `error_if_nonfinite` expects it.",
         link="https://github.com/pytorch/pytorch/issues/193006",

@@ -55,7 +55,8 @@ class TorchFramework(Framework):
 
     def sparse(self, rows: list[int], values: Any, height: int) -> Any:
         values = self.make(values)
-        return torch.sparse_coo_tensor(torch.tensor([rows]), values, (height, *values.shape[1:]), check_invariants=True)
+        indices = torch.tensor([rows], dtype=torch.int64)
+        return torch.sparse_coo_tensor(indices, values, (height, *values.shape[1:]), check_invariants=True)
 
     def densify(self, sparse: Any) -> np.ndarray:
         return self.read(sparse.to_dense())

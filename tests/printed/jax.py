@@ -11,8 +11,6 @@ import numpy as np
 import optax
 from printed.lines import ran
 
-import gradclip.backends.jax  # noqa: F401  # the printed lines name it
-
 
 def run(line: str, grads: list[np.ndarray], rule: Any) -> Any:
     tensors = [jnp.asarray(g) for g in grads]

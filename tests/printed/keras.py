@@ -8,8 +8,6 @@ import keras
 import numpy as np
 from printed.lines import ran
 
-import gradclip.backends.keras  # noqa: F401  # the printed lines name it
-
 
 def run(line: str, grads: list[np.ndarray], rule: Any) -> Any:
     tensors = [keras.ops.convert_to_tensor(g) for g in grads]

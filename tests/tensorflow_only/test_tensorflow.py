@@ -86,12 +86,15 @@ def test_sparse_with_others() -> None:
 
 def test_sparse_without_a_dense_shape() -> None:
     gradient = tf.IndexedSlices(tf.constant(VALUES), tf.constant(ROWS))
-    for order, want in ((2.0, np.sqrt(20.25)), (float("-inf"), 0.0), (1.0, 6.5)):
+    for order, want in ((2.0, np.sqrt(20.25)), (float("inf"), 4.0), (1.0, 6.5)):
         assert ulps(gradclip.clip(gradient, torch.clip_grad_norm(1.0, order)).norm, want, "float32") <= 1
     result = gradclip.clip_by_norm(gradient, 1.0)
     assert result.dense_shape is None
-    with pytest.raises(ValueError, match=r"size of a sparse gradient is unknown\.\nReceived: dense_shape=None\nHint: make it"):
-        gradclip.clip(gradient, optax.clip_by_block_rms(0.5))
+    # a mean counts all rows, and a negative order the zeros of rows that are not stored
+    for rule in (optax.clip_by_block_rms(0.5), torch.clip_grad_norm(1.0, -1.0), torch.clip_grad_norm(1.0, float("-inf"))):
+        match = r"size of a sparse gradient is unknown\.\nReceived: dense_shape=None\nHint: make it"
+        with pytest.raises(ValueError, match=match):
+            gradclip.clip(gradient, rule)
 
 
 def test_duplicates_are_added_in_float32() -> None:

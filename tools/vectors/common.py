@@ -14,6 +14,7 @@ from vectors.spec import Also, Operation, Spec, named
 
 P, Q = array([3.0, 4.0]), array([0.0, 12.0])  # norms 5 and 12, together 13
 NAN, INF = math.nan, math.inf
+NO_ROWS = Array("float32", (4, 2), (), rows=())  #: a step that looked up no row of an embedding
 
 
 def common(operation: Operation) -> Iterator[Spec]:
@@ -99,6 +100,8 @@ def _sparse(spec: Any, operation: Operation) -> Iterator[Spec]:
     opposite = sparse([1, 1, 0], [[9.0, -9.0], [-9.0, 9.0], [3.0, 4.0]], 3)
     yield spec("sparse-cancels", "duplicate rows that cancel count nothing", [opposite], 10.0)
     yield spec("sparse-nan", "a NaN in a sparse gradient", [sparse([1], [[NAN, 1.0]], 3)], 1.0)
+    yield spec("sparse-nothing", "a sparse gradient that stores nothing is zeros", [NO_ROWS, P], 1.0)
+    yield spec("sparse-nothing-alone", "nothing but zeros that are not stored", [NO_ROWS], 1.0)
 
 
 def _layouts(spec: Any, operation: Operation) -> Iterator[Spec]:

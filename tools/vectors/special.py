@@ -10,8 +10,8 @@ from gradclip.conformance.array import COMPLEX
 from gradclip.conformance.load import NumpyNumber, SameAs
 from gradclip.natives import Native
 from gradclip.rule import Scope
-from vectors.array import Array, array
-from vectors.common import INF, NAN, P, Q
+from vectors.array import Array, array, sparse
+from vectors.common import INF, NAN, NO_ROWS, P, Q
 from vectors.spec import Also, Operation, Spec, named, takes
 
 _SMALL = array([[0.0, 0.0], [6e-31, 8e-31]])
@@ -58,6 +58,7 @@ def _orders(native: Native) -> Iterator[Spec]:
         yield spec(f"order-{order}-extreme", f"order {order}, large values", extreme, 1.0, order)
     for order in (0.5, 1.5, 3.0, 10.0, -INF, -1.0, -0.5):
         yield spec(f"order-{order}", f"order {order}", [array([3.0, -4.0]), array([[1.0], [12.0]])], 0.5, order, ulp=8)
+    yield from _sparse(native)
     if takes(native, 1.0, norm_type=-1.0):
         yield from _infinite(native.limit)
     yield spec("order-3-complex64", "order 3 of absolute values", [array([3 + 4j, 1j], "complex64")], 1.0, 3, ulp=8)
@@ -70,6 +71,22 @@ def _orders(native: Native) -> Iterator[Spec]:
     as_nothing = Also("The largest of no elements may count as 0.", gradients=(array([]), array([3.0, 4.0])), norm=4.0)
     yield spec("order-inf-empty-unclipped", "infinity, an empty gradient among others", empty, 100.0, INF, also=(as_nothing,))
     yield from _raising(native.limit)
+
+
+def _sparse(native: Native) -> Iterator[Spec]:
+    """A sparse gradient has zeros where it stores nothing: they count nothing, and everything for a negative order."""
+    spec = _ordered(native.limit)
+    rows = [[3.0, -1.0], [2.0, 4.0], [-1.0, -2.0]]
+    some, every = sparse([2, 0, 2], rows, 3), sparse([1, 2, 0], rows, 3)
+    several = sparse([1, 0, 1, 2], [[2.0, -2.0], [2.0, 4.0], [1.0, 1.0], [-1.0, -2.0]], 3)
+    for order in (INF, 0, *((-INF, -1.0) if takes(native, 1.0, norm_type=-1.0) else ())):
+        more: dict[str, Any] = {"ulp": 8} if order == -1.0 else {}
+        name, what = f"order-{order}-sparse", f"order {order}, a sparse gradient"
+        yield spec(f"{name}-nothing", f"{what} that stores nothing", [NO_ROWS, P], 0.5, order, **more)
+        yield spec(f"{name}-nothing-alone", f"{what} that stores nothing, alone", [NO_ROWS], 0.5, order)
+        yield spec(f"{name}-some", f"{what} that stores some rows, one twice", [some], 0.5, order, **more)
+        yield spec(f"{name}-every", f"{what} that stores every row", [every, P], 0.25, order, **more)
+        yield spec(f"{name}-several", f"{what} that stores every row, one in parts", [several], 0.25, order, **more)
 
 
 def _infinite(limit: str) -> Iterator[Spec]:

@@ -261,3 +261,8 @@ def check_the_dtype_without_gradients_here() -> None:
         norm = gradclip.clip_([parameter], dialect.clip_grad_norm(0.01, order)).norm
         assert norm.dtype == torch.float64, norm
         agree(norm)
+        narrow = torch.nn.Parameter(distribute_tensor(torch.ones(4), world(), [Shard(0)]))  # each process has its gradient
+        narrow.grad = distribute_tensor(torch.full((4,), 0.1), world(), [Shard(0)])
+        norm = gradclip.clip_grad_norm_([parameter, narrow], 0.01, order)
+        assert norm.dtype == torch.float64, norm
+        agree(norm)
