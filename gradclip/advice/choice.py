@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gradclip.advice.record import Record, recorded
+from gradclip.advice.record import Divergence, Record, recorded
 from gradclip.errors import ArgumentError, counted
 from gradclip.monitor.text import short
 
@@ -21,6 +21,9 @@ _TOO_MANY = 0.5  # share of clipped steps above which the playbook lowers the le
 _NARROW = 1.25  # p90 / p50 below which a clip only makes the steps smaller
 _DRIFT = 2.0  # ratio of early and late medians
 _FEW = 100  # norms
+# After a run that diverged at once its usual norm is not known, and its first norms belong to the climb: a tenth of
+# them, and at most 1, where most training scripts begin.
+_BELOW, _USUAL = 0.1, 1.0
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Choice:
         return {
             "steps": self.steps,
             "not_finite": self.not_finite,
+            "diverged": asdict(self.record.diverged) if self.record.diverged else None,
             "recommended": asdict(self.recommended),
             "reason": self.reason,
             "warnings": list(self.warnings),
@@ -66,6 +70,8 @@ class Choice:
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         head_line = counted(self.steps, "norm") + (f", {self.not_finite} more not finite" if self.not_finite else "")
+        if (end := self.record.diverged) is not None:
+            head_line = f"{counted(self.steps, 'norm')} of {end.total:,}, from before the run diverged at norm {end.at:,}"
         said = [f"Recommended: {self.recommended.limit:g}. {self.reason}", *(f"Note: {text}" for text in self.warnings)]
         return "\n".join([head_line, "", *lines, "", *said])
 
@@ -120,6 +126,9 @@ def choose(
     limit just above the typical norm, first the 90th percentile; if it clips more than half of the steps, lower the
     learning rate instead. Record the norms *before* a clip, without clipping.
 
+    A run that diverged is judged by the norms before it left its level for good. If these are fewer than a hundred, the limit
+    is a tenth of the level, at most 1: the first norms of such a run belong to the climb.
+
     Args:
         norms: numbers in the order of the steps; or a :class:`gradclip.Monitor` or its state, which has quantiles within
             4.5 % and no runs of steps.
@@ -146,7 +155,7 @@ def choose(
     named = [(f"p{p}", record.quantile(p / 100)) for p in _PERCENTILES]
     given = [_positive(limit) for limit in limits]
     fixed = [(f"{limit:g}", limit) for limit in dict.fromkeys([1.0, *given])]
-    best = _candidate(record, "recommended", _rounded_up(record.quantile(_RECOMMENDED)))
+    best = _candidate(record, "recommended", _limit(record))
     candidates = [_candidate(record, name, limit) for name, limit in sorted([*named, *fixed], key=lambda pair: pair[1])]
     warnings = [*_warnings(record, candidates), *_order(best.limit, norm_type, recorded_type, parameters)]
     return Choice(record.count, record.not_finite, tuple(candidates), best, _reason(record, best), tuple(warnings), record)
@@ -193,7 +202,19 @@ def _row(candidate: Candidate) -> tuple[str, ...]:
     return short(candidate.limit), name, shares[0], f"{candidate.coefficient_mean:.3f}", run, *shares[1:]
 
 
+def _limit(record: Record) -> float:
+    if record.diverged is not None and record.count < _FEW:
+        return min(_rounded_up(_BELOW * record.diverged.level), _USUAL)
+    return _rounded_up(record.quantile(_RECOMMENDED))
+
+
 def _reason(record: Record, best: Candidate) -> str:
+    if record.diverged is not None and record.count < _FEW:
+        return (
+            f"The run diverged at once: {record.diverged}. So its usual norm is not known, and this is a tenth of the level, "
+            "at most 1. "
+            "If it diverges again, lower the learning rate; if it trains, record its norms and choose anew."
+        )
     p50, p90 = record.quantile(0.5), record.quantile(0.9)
     return (
         f"It is just above the 90th percentile, {short(p90)}: the typical norm, {short(p50)}, passes, "
@@ -202,6 +223,9 @@ def _reason(record: Record, best: Candidate) -> str:
 
 
 def _warnings(record: Record, candidates: list[Candidate]) -> Iterable[str]:
+    if record.diverged is not None:
+        yield from _of_the_end(record, record.diverged)
+        return
     p50, p90 = record.quantile(0.5), record.quantile(0.9)
     if record.count < _FEW:
         yield f"a quantile of {counted(record.count, 'norm')} says little."
@@ -222,6 +246,14 @@ def _warnings(record: Record, candidates: list[Candidate]) -> Iterable[str]:
         "the norm grows with the loss: a sum instead of a mean, accumulated steps, a loss scale or another number of processes "
         "changes it, and the limit must change with it."
     )
+
+
+def _of_the_end(record: Record, end: Divergence) -> Iterable[str]:
+    """What a run that diverged says: nothing about its shares of clipped steps, which are those of the explosion."""
+    if record.count >= _FEW:
+        yield f"the run diverged at norm {end.at:,} of {end.total:,}: {end}. Norms from there on do not count here."
+    if record.clipped:
+        yield f"{record.clipped} of the steps before were clipped: lower that limit, or the learning rate."
 
 
 def _of_the_recording(record: Record) -> Iterable[str]:

@@ -8,14 +8,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gradclip.advice.divergence import diverged_at, level_of
 from gradclip.errors import ArgumentError, ArgumentTypeError, counted, shown
 from gradclip.monitor import Monitor
 from gradclip.monitor.histogram import PER_OCTAVE
 from gradclip.monitor.section import Section
+from gradclip.monitor.text import short
 
 __all__ = ["Record", "recorded"]
 
 _PARTS = 4  # early and late: the first and the last quarter
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """A run that left its level for good."""
+
+    at: int  #: the first of its norms that was too large, counted from 1; of a monitor, the first step of a stretch
+    total: int  #: the norms of the run
+    level: float  #: the norm before
+    largest: float  #: the largest finite norm after it
+    not_finite: int  #: norms after it that are not finite
+
+    def __str__(self) -> str:
+        to = f"rose to {short(self.largest)}" if self.largest > self.level else ""
+        lost = "were not finite" if self.not_finite else ""
+        return f"its norms left their level, {short(self.level)}, and {' and '.join(filter(None, (to, lost)))}"
 
 
 @dataclass
@@ -30,6 +48,7 @@ class Record:
     steps: int = 0  #: steps with a finite norm; with a norm for each gradient, a step has several
     clipped: int = 0  #: steps that were clipped in the recording
     limit: float = math.nan  #: and their mean limit
+    diverged: Divergence | None = None  #: then all else is of the norms before
 
     @property
     def count(self) -> int:
@@ -74,13 +93,27 @@ def _of_numbers(norms: Any) -> Record:
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise ArgumentTypeError("norms must be numbers, a Monitor or its state.", f"norms={norms!r}")
     values = [_number(i, x) for i, x in enumerate(given)]
-    made = Record(in_order=values)
+    diverged = _divergence(values)
+    if diverged is not None:
+        values = values[: diverged.at - 1]
+    made = Record(in_order=values, diverged=diverged)
     finite = [n for n in values if 0.0 <= n < math.inf]
     made.not_finite = len(values) - len(finite)
     part = max(1, len(finite) // _PARTS)
     made.norms, made.steps = [(n, 1) for n in finite], len(finite)
     made.early, made.late = made.norms[:part], made.norms[-part:]
     return made
+
+
+def _divergence(values: Sequence[float]) -> Divergence | None:
+    """Where the norms left their level for good; None also if they never had one, as where no norm is finite."""
+    at = diverged_at(values)
+    before = [n for n in values[:at] if n > 0]
+    if not at or not before:
+        return None
+    after = values[at:]
+    largest = max(filter(math.isfinite, after), default=0.0)
+    return Divergence(at + 1, len(values), level_of(before), largest, sum(not math.isfinite(n) for n in after))
 
 
 def _number(place: int, x: Any) -> float:
@@ -102,12 +135,22 @@ def _of_monitor(monitor: Monitor) -> Record:
     made = Record(not_finite=section.not_finite, steps=section.measured, clipped=section.clipped)
     made.limit = section.limit_total / section.limits if section.limits else math.nan
     made.norms = _middles(section, section.before.bins, section.before.zeros)
-    ends = list(itertools.accumulate(window.steps for window in section.windows))
-    for window, end in zip(section.windows, ends, strict=True):
+    windows = section.windows
+    usual = [window.quantile(0.5) for window in windows]
+    if (diverged := _divergence(usual)) is not None:
+        windows = windows[: diverged.at - 1]
+        steps = [sum(window.steps for window in some) for some in (windows, section.windows)]
+        largest = max(section.before.largest, diverged.largest)
+        made.diverged = Divergence(steps[0] + 1, steps[1], diverged.level, largest, section.not_finite)
+        made.not_finite = sum(window.not_finite for window in windows)
+        made.steps, made.clipped = steps[0] - made.not_finite, sum(window.clipped for window in windows)
+        made.norms = [pair for window in windows for pair in _middles(section, window.bins, window.zeros)]
+    ends = list(itertools.accumulate(window.steps for window in windows))
+    for window, end in zip(windows, ends, strict=True):
         seen = _middles(section, window.bins, window.zeros)
         if end <= max(ends[-1] / _PARTS, ends[0]):
             made.early += seen
-        if end - window.steps >= min(ends[-1] * (1 - 1 / _PARTS), ends[-1] - section.windows[-1].steps):
+        if end - window.steps >= min(ends[-1] * (1 - 1 / _PARTS), ends[-1] - windows[-1].steps):
             made.late += seen
     return made
 

@@ -40,6 +40,9 @@ def test_the_numbers_are_those_of_numpy(norms: list[float]) -> None:
             gradclip.choose(norms)
         return
     choice = gradclip.choose(norms, limits=[0.5])
+    if choice.record.diverged:
+        norms = norms[: choice.record.diverged.at - 1]
+        finite = [n for n in norms if math.isfinite(n)]
     assert (choice.steps, choice.not_finite) == (len(finite), len(norms) - len(finite))
     by_name = {candidate.name: candidate for candidate in choice.candidates}
     assert by_name.keys() == {"p50", "p75", "p90", "p95", "p99", "1", "0.5"}
@@ -56,6 +59,9 @@ def test_the_numbers_are_those_of_numpy(norms: list[float]) -> None:
         assert candidate.skipped == choice.skipped(candidate.limit) == sum(not n <= candidate.limit for n in norms)
         assert candidate.longest_run == longest([math.isfinite(n) and n > candidate.limit for n in norms])
     recommended = choice.recommended
+    if choice.record.diverged:
+        assert recommended.limit <= 1.0
+        return
     assert recommended.limit > by_name["p90"].limit
     assert recommended.limit <= max(by_name["p90"].limit * 1.11, 1.0)
     assert recommended.clipped_fraction <= 0.1
@@ -111,7 +117,7 @@ SAYS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "fixed": (NORMS, {"limits": [0.1]}, "0.1 would clip 100 % of the steps, which only makes the learning rate smaller"),
     "after": ([min(n, 1.5) for n in NORMS], {}, "they seem to be norms after a clip"),
     "clipped": (monitored(NORMS, 1.5), {}, "of these steps were clipped at 1.5"),
-    "broken": ([*NORMS, math.nan, math.inf], {}, "2 norms not finite"),
+    "broken": ([*NORMS[:50], math.nan, math.inf, *NORMS], {}, "2 norms not finite"),
     "loss": (NORMS, {}, "accumulated steps"),
     "order": (NORMS, {"norm_type": 1.0}, "these are 2-norms, and a limit for the 1-norm is another number"),
     "bounds": (NORMS, {"norm_type": 1.0, "parameters": 10_000}, "1.9 lies between 1.9 and 190"),
@@ -122,6 +128,37 @@ SAYS: dict[str, tuple[Any, dict[str, Any], str]] = {
 def test_it_warns_where_that_applies(norms: Any, options: dict[str, Any], text: str) -> None:
     said = " ".join(gradclip.choose(norms, **options).warnings)
     assert text in said
+
+
+def ending(end: list[float]) -> gradclip.Monitor:
+    """Return the monitor of a run that ends so."""
+    monitor = gradclip.Monitor()
+    with np.errstate(all="ignore"):
+        for n in [*NORMS, *end]:
+            monitor.update(gradclip.clip([np.array([n])], torch.clip_grad_norm(math.inf)))
+    return monitor
+
+
+@pytest.mark.parametrize("end", [[30.0, 1e3, 1e9, 1.7e16], [1e4, math.inf, math.nan, math.nan], [math.nan] * 40])
+@pytest.mark.parametrize("source", [lambda end: [*NORMS, *end], ending], ids=["norms", "monitor"])
+def test_a_run_that_diverged_is_judged_by_the_norms_before(end: list[float], source: Any) -> None:
+    choice, before = gradclip.choose(source(end)), gradclip.choose(NORMS)
+    assert choice.record.diverged is not None
+    assert abs(choice.record.diverged.at - len(NORMS)) <= 32  # a monitor knows stretches of steps
+    assert choice.recommended.limit == pytest.approx(before.recommended.limit, rel=0.06)
+    said = str(choice)
+    assert "avoid it" not in said
+    assert "nan" not in said.replace("not finite", "")
+    assert "the run diverged at norm" in said
+    assert choice.as_json()["diverged"]["total"] == len(NORMS) + len(end)
+
+
+def test_a_run_that_diverged_at_once_has_no_usual_norm() -> None:
+    choice = gradclip.choose([6.5, 8.0, 40.0, 900.0, 1e6, 1.7e16, *[math.nan] * 20])
+    assert choice.recommended.limit == 0.66
+    assert "The run diverged at once: its norms left their level, 6.5, and rose to 1.7e+16" in choice.reason
+    assert choice.warnings == ()
+    assert gradclip.choose([60.0, 8e3, 1e6, math.inf]).recommended.limit == 1.0
 
 
 def test_it_does_not_warn_elsewhere() -> None:

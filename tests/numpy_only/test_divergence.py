@@ -1,0 +1,62 @@
+"""Where a run diverged, and the norms before."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from gradclip.advice.divergence import diverged_at
+
+NAN, INF = math.nan, math.inf
+NOISE = [1.0, 0.7, 1.4, 2.5, 0.9, 1.1, 0.6, 1.9] * 10
+CLIMB = [1.5**i for i in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("norms", "place"),
+    [
+        ([0.6, 2.0, 40.0, 1e4, 1e16, NAN, NAN], 1),
+        ([0.6, 2.0, 40.0, 1e4, *[NAN] * 16], 1),
+        ([*NOISE, 5.0, 80.0, 3e3, 1e9], 80),
+        ([*NOISE, 1e5, *NOISE, 1e5, 1e6], 161),  # it came back from the first spike
+        ([*NOISE, NAN], 80),
+        ([*NOISE, INF, *NOISE, INF, INF], 161),  # more than the step that a loss scaler leaves out
+        ([100.0, 30.0, 9.0, *NOISE, 900.0, 1e5], 83),
+        ([*NOISE, 1e9, 0.0, 0.0, 0.0], 80),  # the explosion has ended all gradients
+        (CLIMB, 5),
+        ([NAN, NAN], 0),
+        ([NAN, 1.0, NAN, NAN, NAN], 2),
+    ],
+)
+def test_a_run_that_diverged(norms: list[float], place: int) -> None:
+    assert diverged_at(norms) == place
+    assert all(n <= 100 for n in norms[:place] if n != 1e5 and math.isfinite(n))
+
+
+@pytest.mark.parametrize(
+    "norms",
+    [
+        [],
+        [0.0, 0.0],
+        [1.0],
+        NOISE,
+        NOISE[::-1],
+        [*NOISE, 30.0, 60.0],
+        [*NOISE, 1e6, *NOISE],  # a spike
+        [*NOISE, INF, *NOISE, INF],  # a loss scaler left out two steps
+        [INF, INF, INF, *NOISE],
+        [10.0 ** -(i / 10) for i in range(100)],  # it has learned all there is
+        [*(10.0 ** -(i / 10) for i in range(100)), 1e-3, 0.1],
+        [*(1e-2 * 1.05**i for i in range(60)), *NOISE],  # a warm-up
+        [1e-5, 0.0, *NOISE, 0.0],
+    ],
+)
+def test_a_run_that_did_not(norms: list[float]) -> None:
+    assert diverged_at(norms) is None
+
+
+def test_the_unit_of_the_norms_does_not_matter() -> None:
+    norms = list(itertools.accumulate([1.0] * 20 + [4.0] * 9, lambda x, y: x * y))
+    assert {diverged_at([n * unit for n in norms]) for unit in (1e-12, 1e-3, 1.0, 1e9)} == {20}
