@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import _thread
-import functools
+import contextlib
 import logging
 import math
+import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Params, Step, Unwatched
+from gradclip.doctor.guard import Make
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
 from gradclip.doctor.watch import Request, as_number
@@ -59,6 +61,7 @@ def start(recorder: Recorder) -> None:
     names = [name for name in vars(optax) if name.startswith(_OTHERS) and name not in _OPTIMIZERS]
     for name in (*_CLIPS, *_OPTIMIZERS, *names):
         recorder.replace(optax, name, watch.named(name))
+        watch.factories.append(getattr(optax, name, None))
     for name in ("grad", "value_and_grad"):
         recorder.replace(jax, name, watch.passes)
     recorder.replace(optax, "chain", watch.chain)
@@ -69,6 +72,17 @@ def start(recorder: Recorder) -> None:
         if hasattr(optax, name):
             recorder.replace(optax, name, watch.partition)
     recorder.watches["jax"] = _Outside(recorder)
+    recorder.closers.append(_wait)
+
+
+class _InThread(threading.local):
+    """What the chains do in one thread."""
+
+    def __init__(self) -> None:
+        self.seen: list[_Seen] | None = None  #: while a chain updates
+        self.part = 0
+        self.key = 0  #: of the optimizer around the links that one update makes
+        self.grads: deque[list[Any]] = deque(maxlen=_PASSES)  #: what the last passes returned, as long as it lives
 
 
 class _Chains:
@@ -81,52 +95,42 @@ class _Chains:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self._links: dict[int, tuple[_Link, Any]] = {}  # by the id of a link's update; the link itself is kept alive
-        self._seen: list[_Seen] | None = None  #: while a chain updates
-        self._part = self._parts = 0
-        self._key = 0  #: of the optimizer around the links that one update makes
-        self._grads: deque[list[Any]] = deque(maxlen=_PASSES)  # what the last passes returned, kept alive
+        self.factories: list[Any] = []  #: optax's functions that are watched
+        self._parts = 0
+        self._here = _InThread()
 
     # ---- what optax's functions make ----
 
     def named(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
-            @functools.wraps(original)  # inject_hyperparams reads the signature
             def made(*args: Any, **options: Any) -> Any:
+                link = original(*args, **options)
+                if not _is_link(link):
+                    return link  # scale_gradient scales an array
                 first = next(iter((*args, *options.values())), None)
                 scope = _CLIPS[name].rule().scope if name in _CLIPS else None
                 limit = first if scope is GLOBAL else math.nan
                 known = _Link(name, scope is not None, limit, scope is VALUE)
-                link = self._reporting(original(*args, **options), known)
+                link = self._reporting(link, known)
                 return self._known(self._whole(link, place("optax")), known) if name in _OPTIMIZERS else link
 
-            made.__dict__["reports"] = True
             return made
 
         return make
 
     def chain(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def made(*given: Any) -> Any:
-            return self._whole(original(*map(self._part_of, given)), place("optax"))
-
-        return made
+        return lambda *given: self._whole(original(*map(self._part_of, given)), place("optax"))
 
     def named_chain(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def made(*given: Any) -> Any:
-            return self._whole(original(*((name, self._part_of(link)) for name, link in given)), place("optax"))
-
-        return made
+        return lambda *given: self._whole(original(*((name, self._part_of(x)) for name, x in given)), place("optax"))
 
     def masked(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
         def made(inner: Any, *args: Any, **options: Any) -> Any:
             return self._known(original(self._part_of(inner), *args, **options), _Link("masked"))
 
         return made
 
     def partition(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
         def made(transforms: Any, *args: Any, **options: Any) -> Any:
             apart = {label: self._apart(self._part_of(link)) for label, link in transforms.items()}
             return self._whole(original(apart, *args, **options), place("optax"))
@@ -134,25 +138,26 @@ class _Chains:
         return made
 
     def injected(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
         def made(factory: Any, *args: Any, **options: Any) -> Any:
-            wrapped = original(factory, *args, **options)
-            known = _Link("injected") if getattr(factory, "reports", False) else _UNKNOWN
-            return functools.wraps(wrapped)(lambda *a, **k: self._known(self._keyed(wrapped(*a, **k)), known))
+            known = _Link("injected") if any(factory is x for x in self.factories) else _UNKNOWN
+
+            def make(wrapped: Callable[..., Any]) -> Callable[..., Any]:
+                return lambda *a, **k: self._known(self._keyed(wrapped(*a, **k)), known)
+
+            return self.recorder.guard.around(original(factory, *args, **options), make)
 
         return made
 
     def passes(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """``jax.grad``, which also keeps what its functions return."""
+        """``jax.grad``, which also knows what its functions return."""
 
-        @functools.wraps(original)
         def made(*args: Any, **options: Any) -> Any:
-            function = original(*args, **options)
+            return self.recorder.guard.around(original(*args, **options), keeping)
 
-            @functools.wraps(function)
-            def gradient(*of: Any, **named: Any) -> Any:
-                result = function(*of, **named)
-                self._grads.append(jax.tree.leaves(result))
+        def keeping(function: Callable[..., Any]) -> Callable[..., Any]:
+            def gradient(*args: Any, **options: Any) -> Any:
+                result = function(*args, **options)
+                self._here.grads.append([weakref.ref(x) for x in jax.tree.leaves(result)])
                 return result
 
             return gradient
@@ -161,7 +166,7 @@ class _Chains:
 
     def _are_of_a_pass(self, updates: Any) -> bool:
         """Whether updates are gradients as a pass returned them; others may be clipped."""
-        known = {id(x) for leaves in self._grads for x in leaves}
+        known = {id(x()) for refs in self._here.grads for x in refs}
         return all(id(x) in known for x in jax.tree.leaves(updates))
 
     # ---- the links ----
@@ -172,73 +177,91 @@ class _Chains:
 
     def _part_of(self, link: Any) -> Any:
         """A link as a part of another: gradclip's own reports itself, and an unknown one hides what lies within."""
+        if not _is_link(link):
+            return link  # optax refuses it
         rule = getattr(link.update, "rule", None)
         if rule is not None:
             return self._reporting(link, _of_rule(rule))
         return link if id(link.update) in self._links else self._reporting(link, _UNKNOWN)
 
+    def _like(self, link: Any, make: Make) -> Any:
+        """The same link with another update, for optax: it takes any object that has ``init`` and ``update``."""
+        update = self.recorder.guard.around(link.update, make)
+        if isinstance(link, tuple) and hasattr(link, "_replace"):
+            like = link._replace(update=update)
+            if like.update is update:
+                return like
+        has_extra = isinstance(link, optax.GradientTransformationExtraArgs)
+        return (optax.GradientTransformationExtraArgs if has_extra else optax.GradientTransformation)(link.init, update)
+
     def _reporting(self, link: Any, known: _Link) -> Any:
         """The same link, which reports its norms while a chain updates."""
 
-        def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
-            seen, self._seen = self._seen, [] if self._seen is not None else None
-            try:
-                with self.recorder.quietly():
-                    new, state = link.update(updates, state, params, **extra)
-            finally:
-                self._seen = seen
-            if seen is not None:
-                seen.append(_Seen(known, self._part, _norm(updates), _norm(new)))
-            return new, state
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            def update(*args: Any, **options: Any) -> Any:
+                here = self._here
+                seen, here.seen = here.seen, [] if here.seen is not None else None
+                try:
+                    with self.recorder.hushed():
+                        new, state = original(*args, **options)
+                finally:
+                    here.seen = seen
+                if seen is not None:
+                    seen.append(_Seen(known, here.part, _norm(_updates(args, options)), _norm(new)))
+                return new, state
 
-        return self._known(link._replace(update=update), known)
+            return update
+
+        return self._known(self._like(link, make), known)
+
+    def _within(self, link: Any, name: str, value: int) -> Any:
+        """The same link, in whose updates this is known of the thread."""
+
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            def update(*args: Any, **options: Any) -> Any:
+                outer = getattr(self._here, name)
+                setattr(self._here, name, value)
+                try:
+                    return original(*args, **options)
+                finally:
+                    setattr(self._here, name, outer)
+
+            return update
+
+        return self._like(link, make)
 
     def _apart(self, link: Any) -> Any:
         """The same link, for parameters of its own."""
         self._parts += 1
-        part = self._parts
-
-        def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
-            outer, self._part = self._part, part
-            try:
-                return link.update(updates, state, params, **extra)
-            finally:
-                self._part = outer
-
-        return self._known(link._replace(update=update), _Link("a part"))
+        return self._known(self._within(link, "part", self._parts), _Link("a part")) if _is_link(link) else link
 
     def _keyed(self, link: Any) -> Any:
         """The same link, which is one optimizer though it makes new ones in each update."""
-        key = id(link)
-
-        def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
-            outer, self._key = self._key, key
-            try:
-                return link.update(updates, state, params, **extra)
-            finally:
-                self._key = outer
-
-        return link._replace(update=update)
+        return self._within(link, "key", id(link))
 
     def _whole(self, inner: Any, where: Place) -> Any:
         """The same chain; if no other chain is around it, it records what its links did."""
         key = id(inner)
 
-        def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
-            if self._seen is not None:
-                return inner.update(updates, state, params, **extra)
-            seen: list[_Seen] = []
-            self._seen = seen
-            try:
-                result = inner.update(updates, state, params, **extra)
-            finally:
-                self._seen = None
-            if not self._are_of_a_pass(updates):
-                _unwatched(self.recorder, "what the script does to the gradients before the optimizer", where)
-            self._report(seen, where, self._key or key)
-            return result
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            def update(*args: Any, **options: Any) -> Any:
+                here = self._here
+                if here.seen is not None:
+                    return original(*args, **options)
+                seen: list[_Seen] = []
+                here.seen = seen
+                try:
+                    result = original(*args, **options)
+                finally:
+                    here.seen = None
+                if not self._are_of_a_pass(_updates(args, options)):
+                    _unwatched(self.recorder, "what the script does to the gradients before the optimizer", where)
+                self._report(seen, where, here.key or key)
+                return result
 
-        return self._known(inner._replace(update=update), _Link("chain"))
+            return update
+
+        return self._known(self._like(inner, make), _Link("chain"))
 
     def _report(self, seen: list[_Seen], where: Place, key: int) -> None:
         recorder, links = self.recorder, [(one.link, one.part) for one in seen]
@@ -251,9 +274,18 @@ class _Chains:
                     _record(recorder, links, [(float(x), float(y)) for x, y in values], where, key)
                 except EnoughSteps:
                     _set_quiet(recorder)
-                    _thread.interrupt_main()  # an exception here would be XLA's
+                    recorder.interrupt()  # an exception here would be XLA's
 
-        jax.debug.callback(report, jnp.asarray([(one.before, one.after) for one in seen]))
+        jax.debug.callback(recorder.guard.beside(report), jnp.asarray([(one.before, one.after) for one in seen]))
+
+
+def _is_link(x: Any) -> bool:
+    return hasattr(x, "init") and hasattr(x, "update")
+
+
+def _updates(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """The first argument of an update."""
+    return args[0] if args else next(iter(options.values()))
 
 
 def _of_rule(rule: Any) -> _Link:
@@ -281,6 +313,15 @@ class _Outside:
         return call()
 
 
+def _wait() -> None:
+    """Wait for the work in flight: a process that ends during it, as after an interrupt, is aborted by XLA."""
+    with contextlib.suppress(Exception):  # a callback of the script may have failed
+        jax.effects_barrier()
+    for x in jax.live_arrays():
+        with contextlib.suppress(Exception):  # deleted, or the result of work that failed
+            x.block_until_ready()
+
+
 def _set_quiet(recorder: Recorder) -> None:
     """JAX logs what ends a callback as its failure, with a traceback."""
     logger = logging.getLogger("jax._src.debugging")
@@ -295,7 +336,8 @@ def _unwatched(recorder: Recorder, what: str, where: Place) -> None:
 
 
 def _norm(tree: Any) -> Any:
-    return jnp.sqrt(sum(jnp.sum(jnp.square(jnp.abs(x.astype("float32")))) for x in jax.tree.leaves(tree)))
+    found = [x for x in map(jnp.asarray, jax.tree.leaves(tree)) if jnp.issubdtype(x.dtype, jnp.inexact)]
+    return jnp.sqrt(sum((jnp.sum(jnp.square(jnp.abs(x).astype("float32"))) for x in found), jnp.zeros(())))
 
 
 def _record(

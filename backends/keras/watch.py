@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from gradclip.doctor.functional import Functional
+from gradclip.doctor.places import place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.watch import Request
 from gradclip.registry import find
@@ -40,7 +41,7 @@ def start(recorder: Recorder) -> None:
             watch = given if isinstance(given, Functional) else fallback
             grads = list(grads)
             if watch.is_traced() or not all(x is None or _can_read(x) for x in grads):
-                watch.unwatched("a compiled training step (run_eagerly=True in compile() shows it)")
+                watch.unwatched("a compiled training step (without --compiled it runs eagerly)")
                 return original(self, grads, trainable_variables)
             variables = list(trainable_variables) if trainable_variables is not None else grads
             pairs = [(grad, _key(x)) for grad, x in zip(grads, variables, strict=True)]
@@ -57,14 +58,35 @@ def start(recorder: Recorder) -> None:
         def watched(self: Any, loss: Any) -> Any:
             watch = recorder.watches.get(keras.backend.backend())
             if isinstance(watch, Functional) and not (recorder.is_quiet or watch.is_traced()):
-                watch.scale = float(self.dynamic_scale if self.built else self.initial_scale)
+                watch.here.scale = float(self.dynamic_scale if self.built else self.initial_scale)
             return original(self, loss)
 
         return watched
 
+    if recorder.to_run_eagerly:
+        _run_eagerly(recorder)
     recorder.replace(keras.optimizers.LossScaleOptimizer, "scale_loss", scale_loss)
     for kind in (keras.optimizers.LossScaleOptimizer, *keras.optimizers.Optimizer.__mro__):
         recorder.replace(kind, "apply", apply)
+
+
+def _run_eagerly(recorder: Recorder) -> None:
+    """``fit`` and its like run their steps eagerly, as with ``run_eagerly=True``."""
+    kind = next(x for x in keras.Model.__mro__ if isinstance(vars(x).get("run_eagerly"), property))
+    setting: property = vars(kind)["run_eagerly"]
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def run_eagerly(self: Any) -> Any:
+            if not original(self):
+                recorder.compiles("Keras's training step", place("keras"))
+            return True
+
+        return run_eagerly
+
+    assert setting.fget is not None
+    eager = property(recorder.guard.around(setting.fget, make, is_method=True), setting.fset, setting.fdel, setting.__doc__)
+    kind.run_eagerly = eager
+    recorder.undo(lambda: setattr(kind, "run_eagerly", setting))
 
 
 def _key(variable: Any) -> int:

@@ -11,6 +11,7 @@ import paddle
 
 from gradclip.backends.paddle import versions
 from gradclip.doctor.events import Params
+from gradclip.doctor.places import place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.watch import Request, Watch
 
@@ -22,12 +23,6 @@ class PaddleWatch(Watch):
 
     framework = "paddle"
     counts_passes = False
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__(recorder)
-        self.scale = 1.0  #: of the loss that a GradScaler has just scaled
-        self.stepped = 0  #: how many steps there were
-        self.open = 0  #: how many steps are open: a class's step may call its base's
 
     def grad(self, param: Any) -> Any:
         return param.grad
@@ -65,6 +60,8 @@ def start(recorder: Recorder) -> None:
     """Watch Paddle from now on."""
     watch = PaddleWatch(recorder)
     recorder.watches["paddle"] = watch
+    if recorder.to_run_eagerly:
+        _run_eagerly(recorder)
     _clips(recorder, watch)
     _passes(recorder, watch)
     _steps(recorder, watch)
@@ -76,6 +73,20 @@ def start(recorder: Recorder) -> None:
 
     recorder.closers.append(close)
     recorder.undo(watch.lines.stop)
+
+
+def _run_eagerly(recorder: Recorder) -> None:
+    def to_static(original: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*args: Any, **options: Any) -> Any:
+            if not recorder.is_quiet:
+                recorder.compiles("paddle.jit.to_static", place("paddle"))
+            return original(*args, **options)
+
+        return made
+
+    paddle.jit.enable_to_static(False)
+    recorder.run_eagerly(lambda: paddle.jit.enable_to_static(True))
+    recorder.replace(paddle.jit, "to_static", to_static)
 
 
 def _is_off(recorder: Recorder) -> bool:
@@ -143,7 +154,7 @@ def _passes(recorder: Recorder, watch: PaddleWatch) -> None:
         def watched(*args: Any, **options: Any) -> Any:
             if _is_off(recorder) or watch.in_backward:
                 return original(*args, **options)
-            scale, watch.scale = watch.scale, 1.0
+            scale, watch.here.scale = watch.here.scale, 1.0
             return watch.backward(lambda: original(*args, **options), scale=scale)
 
         return watched
@@ -155,16 +166,16 @@ def _passes(recorder: Recorder, watch: PaddleWatch) -> None:
 def _steps(recorder: Recorder, watch: PaddleWatch) -> None:
     def step(original: Callable[..., Any]) -> Callable[..., Any]:
         def watched(self: Any, *args: Any, **options: Any) -> Any:
-            if _is_off(recorder) or watch.open:
+            if _is_off(recorder) or watch.here.steps:
                 return original(self, *args, **options)
             learned = watch.before_step(versions.parameters_of(self))
-            watch.open += 1
+            watch.here.steps.append(self)
             try:
                 result = original(self, *args, **options)
             finally:
-                watch.open -= 1
+                watch.here.steps.pop()
                 recorder.stepping = None
-            watch.stepped += 1
+            watch.here.stepped += 1
             watch.after_step(type(self).__name__, id(self), learned)
             return result
 
@@ -194,7 +205,7 @@ def _scalers(recorder: Recorder, watch: PaddleWatch) -> None:
         def watched(self: Any, var: Any) -> Any:
             result = original(self, var)
             if self.is_enable():
-                watch.scale = versions.scale_of(self)
+                watch.here.scale = versions.scale_of(self)
             return result
 
         return watched
@@ -209,16 +220,16 @@ def _scalers(recorder: Recorder, watch: PaddleWatch) -> None:
 
     def step(original: Callable[..., Any]) -> Callable[..., Any]:
         def watched(self: Any, optimizer: Any, *args: Any, **options: Any) -> Any:
-            if not self.is_enable() or _is_off(recorder) or watch.is_unscaling:
+            if not self.is_enable() or _is_off(recorder) or watch.here.is_unscaling:
                 return original(self, optimizer, *args, **options)
-            stepped, watch.is_unscaling = watch.stepped, True
+            stepped, watch.here.is_unscaling = watch.here.stepped, True
             try:
                 result = original(self, optimizer, *args, **options)
-                if watch.stepped == stepped:
+                if watch.here.stepped == stepped:
                     learned = watch.before_step(versions.parameters_of(optimizer))
                     watch.after_step(type(optimizer).__name__, id(optimizer), learned, skipped=True)
             finally:
-                watch.is_unscaling = False
+                watch.here.is_unscaling = False
             return result
 
         return watched

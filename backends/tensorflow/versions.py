@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from types import FrameType
 from typing import Any
 
 import tensorflow as tf
 
 from gradclip.versions import check_version
 
-__all__ = ["TENSORS", "as_tensor", "is_recording", "is_traced_by_xla"]
+__all__ = ["TENSORS", "as_tensor", "is_recording", "is_traced_by_xla", "source"]
 
 check_version("tensorflow", tf.__version__)
 
@@ -50,3 +51,13 @@ def is_traced_by_xla() -> bool:
 def as_tensor(array: Any, device: str) -> Any:
     """An eager tensor of an array that nothing writes any more, without a copy if possible."""
     return tf.constant(array) if _EAGER is None else _EAGER(array, device, None)
+
+
+def source(frame: FrameType) -> tuple[str, int] | None:
+    """The line of the source from which AutoGraph wrote the line that a frame runs; None without its map of the lines."""
+    around: FrameType | None = frame
+    while around is not None and "converted_f" not in around.f_locals:  # the body of an `if` is a function of its own
+        around = around.f_back
+    origins = getattr(around.f_locals["converted_f"], "ag_source_map", {}) if around is not None else {}
+    found = [x.loc for line, x in origins.items() if line.lineno == frame.f_lineno]
+    return (found[0].filename, found[0].lineno) if found else None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from gradclip.backends.tensorflow import versions
 from gradclip.doctor.functional import Functional
+from gradclip.doctor.places import SOURCES, place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.watch import Request
 
@@ -86,10 +89,30 @@ def start(recorder: Recorder) -> None:
 
         return clip_by_value
 
+    SOURCES.append(versions.source)
+    recorder.undo(lambda: SOURCES.remove(versions.source))
+    if recorder.to_run_eagerly:
+        _run_eagerly(recorder)
     recorder.replace(tf, "clip_by_global_norm", over_all)
     recorder.replace(tf, "clip_by_norm", each)
     recorder.replace(tf, "clip_by_value", by_value)
     recorder.replace(tf.GradientTape, "gradient", watch.gradient)
+
+
+def _run_eagerly(recorder: Recorder) -> None:
+    def function(original: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*args: Any, **options: Any) -> Any:
+            if not recorder.is_quiet:
+                recorder.compiles("tf.function", place("tensorflow"))
+            return original(*args, **options)
+
+        return made
+
+    before = tf.config.functions_run_eagerly()
+    warnings.filterwarnings("ignore", "Even though the `tf.config", UserWarning)  # that it leaves tf.data alone
+    tf.config.run_functions_eagerly(True)
+    recorder.run_eagerly(lambda: tf.config.run_functions_eagerly(before))
+    recorder.replace(tf, "function", function)
 
 
 class _Listed:

@@ -311,6 +311,15 @@ def strided_shard() -> type:
     return found
 
 
+def run_eagerly() -> Callable[[], None] | None:
+    """Let all that torch.compile has made run eagerly, until the returned function is called; torch cannot before 2.6."""
+    stance = getattr(torch.compiler, "set_stance", None)
+    if stance is None:
+        return None
+    eager = stance("force_eager")
+    return lambda: eager.__exit__(None, None, None)
+
+
 def make_room_for_hooks(optimizer: Any) -> None:
     """Let an optimizer have hooks that has no state yet; when it gets its state it keeps them."""
     if not hasattr(optimizer, "_optimizer_step_pre_hooks"):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import math
 import os
 import sys
+import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import torch
 
 from gradclip.backends.torch import step as slot
-from gradclip.backends.torch import watch_steps
+from gradclip.backends.torch import versions, watch_steps
 from gradclip.backends.torch.watch_tensors import TorchWatch, leaves
 from gradclip.doctor.events import Clip, Unwatched
 from gradclip.doctor.places import Place, place
@@ -31,6 +32,7 @@ _SHARDED = "torch.distributed.fsdp"
 def start(recorder: Recorder) -> None:
     """Watch PyTorch from now on."""
     watch = TorchWatch(recorder)
+    recorder.guard.is_compiling = torch.compiler.is_compiling
     _clips(recorder, watch)
     _passes(recorder, watch)
     _hooks(recorder, watch)
@@ -74,6 +76,7 @@ def _clips(recorder: Recorder, watch: TorchWatch) -> None:
             tensors, again, is_iterator = _listed(parameters)
             request = Request("clip_grads_with_norm_", tensors, max_norm, is_iterator=is_iterator, is_partial=True)
             request.are_params = True
+            request.norm = total_norm.full_tensor() if hasattr(total_norm, "full_tensor") else total_norm
             return watch.clip(lambda: original(again, max_norm, total_norm, *rest, **options), request)
 
         return clip_grads_with_norm_
@@ -107,39 +110,40 @@ def _listed(parameters: Any) -> tuple[list[Any], Any, bool]:
 
 
 def _passes(recorder: Recorder, watch: TorchWatch) -> None:
-    local = [0]  # how many no_sync are open
+    local = _Local()
 
     def backward(original: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*args: Any, **options: Any) -> Any:
             if torch.compiler.is_compiling() or recorder.is_quiet:
                 return original(*args, **options)
             _watch_sharded(recorder, watch)
-            scale, watch.scale = watch.scale, 1.0
-            return watch.backward(lambda: original(*args, **options), is_local=local[0] > 0, scale=scale)
+            scale, watch.here.scale = watch.here.scale, 1.0
+            roots = args[0] if args else options.get("tensors", ())
+            return watch.backward(lambda: original(*args, **options), roots, is_local=local.many > 0, scale=scale)
 
         return watched
 
     def no_sync(original: Callable[..., Any]) -> Callable[..., Any]:
-        class Open:
-            def __init__(self, *args: Any, **options: Any) -> None:
-                self.inner = original(*args, **options)
+        @contextlib.contextmanager
+        def opened(context: Any) -> Iterator[Any]:
+            with context as inner:
+                local.many += 1
+                try:
+                    yield inner
+                finally:
+                    local.many -= 1
 
-            def __enter__(self) -> Any:
-                local[0] += 1
-                return self.inner.__enter__()
-
-            def __exit__(self, *error: Any) -> Any:
-                local[0] -= 1
-                return self.inner.__exit__(*error)
-
-        def opened(*args: Any, **options: Any) -> Any:
-            return Open(*args, **options)
-
-        return opened
+        return lambda *args, **options: opened(original(*args, **options))
 
     recorder.replace(torch.autograd, "backward", backward)
     if hasattr(torch.nn.parallel, "DistributedDataParallel"):
         recorder.replace(torch.nn.parallel.DistributedDataParallel, "no_sync", no_sync)
+
+
+class _Local(threading.local):
+    """How many no_sync of this thread are open."""
+
+    many = 0
 
 
 def _hooks(recorder: Recorder, watch: TorchWatch) -> None:
@@ -148,17 +152,19 @@ def _hooks(recorder: Recorder, watch: TorchWatch) -> None:
     def changing(hook: Callable[..., Any], where: Place) -> Callable[..., Any]:
         event = Unwatched(where=where, what="what a hook does to a gradient", hides_clips=True)
 
-        @functools.wraps(hook)
-        def run(x: Any) -> Any:
-            before, many = watch.state(x), len(recorder.events)
-            result = hook(x)
-            after = watch.state(x)
-            is_changed = result is not None or (after is not None and after != before and len(recorder.events) == many)
-            if is_changed and event not in recorder.events:
-                recorder.add(event)
-            return result
+        def make(hook: Callable[..., Any]) -> Callable[..., Any]:
+            def run(x: Any) -> Any:
+                before, many = watch.state(x), len(recorder.events)
+                result = hook(x)
+                after = watch.state(x)
+                is_changed = result is not None or (after is not None and after != before and len(recorder.events) == many)
+                if is_changed and event not in recorder.events:
+                    recorder.add(event)
+                return result
 
-        return run
+            return run
+
+        return recorder.guard.around(hook, make)
 
     def register(original: Callable[..., Any]) -> Callable[..., Any]:
         def watched(self: Any, hook: Callable[..., Any]) -> Any:
@@ -173,9 +179,23 @@ def _hooks(recorder: Recorder, watch: TorchWatch) -> None:
 
 
 def _compiles(recorder: Recorder, watch: TorchWatch) -> None:
+    made: list[Callable[[], None] | None] = []
+
+    def is_eager() -> bool:
+        """Whether compiled code runs eagerly; from the first such code on, since torch's compiler takes long to import."""
+        if recorder.to_run_eagerly and not made:
+            made.append(versions.run_eagerly())
+            if made[0] is not None:
+                recorder.run_eagerly(made[0])
+        return bool(made and made[0] is not None)
+
     def compile_(original: Callable[..., Any]) -> Callable[..., Any]:
         def watched(model: Any = None, *args: Any, **options: Any) -> Any:
-            if model is not None and not recorder.is_quiet:
+            if recorder.is_quiet:
+                return original(model, *args, **options)
+            if is_eager():
+                recorder.compiles("torch.compile", place("torch"))
+            elif model is not None:
                 watch.is_compiling_seen = True
                 watch.lines.stop()
                 is_model = isinstance(model, torch.nn.Module) or isinstance(getattr(model, "__self__", None), torch.nn.Module)

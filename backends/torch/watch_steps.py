@@ -11,7 +11,6 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from gradclip.backends.torch.watch_tensors import TorchWatch
-from gradclip.doctor.events import Params
 from gradclip.doctor.recorder import Recorder
 
 __all__ = ["parameters", "start"]
@@ -29,32 +28,32 @@ def parameters(optimizer: Any) -> list[Any]:
 
 
 def _steps(recorder: Recorder, watch: TorchWatch) -> None:
-    inside: list[tuple[FrameType, Params]] = []  # the calls of steps that run: a subclass's step may call its base's
     seen: list[Any] = []  # the optimizers, kept alive
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not recorder.is_quiet and not watch.is_traced():
             if not any(x is optimizer for x in seen):
                 seen.append(optimizer)
-            running = list(_frames())
+            inside, running = watch.here.steps, list(_frames())
             inside[:] = [one for one in inside if one[0] in running]  # without those that an exception ended
             inside.append((running[0], watch.before_step(parameters(optimizer))))
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        inside = watch.here.steps
         if recorder.is_quiet or watch.is_traced() or not inside:
             return
         _, learned = inside.pop()
         if not inside:
-            watch.stepped += 1
+            watch.here.stepped += 1
             watch.after_step(type(optimizer).__name__, id(optimizer), learned)
 
-    recorder.undo(register_optimizer_step_pre_hook(before).remove)
-    recorder.undo(register_optimizer_step_post_hook(after).remove)
+    recorder.undo(register_optimizer_step_pre_hook(recorder.guard.beside(before)).remove)
+    recorder.undo(register_optimizer_step_post_hook(recorder.guard.beside(after)).remove)
 
 
 def _frames() -> Iterator[FrameType]:
-    """The calls that run now, from the caller of a hook."""
-    frame: FrameType | None = sys._getframe(2)
+    """The calls that run now, from the caller of a hook, which the guard runs."""
+    frame: FrameType | None = sys._getframe(3)
     while frame is not None:
         yield frame
         frame = frame.f_back
@@ -90,7 +89,7 @@ def _scalers(recorder: Recorder, watch: TorchWatch) -> None:
         def watched(self: Any, outputs: Any) -> Any:
             result = original(self, outputs)
             if self.is_enabled():
-                watch.scale = float(self.get_scale())
+                watch.here.scale = float(self.get_scale())
             return result
 
         return watched
@@ -105,9 +104,9 @@ def _scalers(recorder: Recorder, watch: TorchWatch) -> None:
 
     def step(original: Callable[..., Any]) -> Callable[..., Any]:
         def watched(self: Any, optimizer: Any, *args: Any, **options: Any) -> Any:
-            stepped = watch.stepped
+            stepped = watch.here.stepped
             result = original(self, optimizer, *args, **options)
-            if self.is_enabled() and watch.stepped == stepped and not recorder.is_quiet:
+            if self.is_enabled() and watch.here.stepped == stepped and not recorder.is_quiet:
                 learned = watch.before_step(parameters(optimizer))
                 watch.after_step(type(optimizer).__name__, id(optimizer), learned, skipped=True)
             return result

@@ -27,8 +27,6 @@ class TorchWatch(Watch):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self.scale = 1.0  #: of the loss that a GradScaler has just scaled
-        self.stepped = 0  #: how many steps there were
         self.sharded: list[Any] = []  #: the classes of FSDP that are watched
 
     def grad(self, param: Any) -> Any:
@@ -39,6 +37,17 @@ class TorchWatch(Watch):
 
     def is_param(self, x: Any) -> bool:
         return isinstance(x, torch.Tensor) and x.is_leaf and x.requires_grad
+
+    def reached(self, roots: Any) -> Params | None:
+        waiting = [x.grad_fn for x in ([roots] if isinstance(roots, torch.Tensor) else roots) if x.grad_fn is not None]
+        done, found = set(waiting), set()
+        while waiting:
+            node = waiting.pop()
+            found.add(id(getattr(node, "variable", None)))
+            after = {x for x, _ in node.next_functions if x is not None} - done
+            done |= after
+            waiting += after
+        return frozenset(found)
 
     def is_traced(self) -> bool:
         return bool(torch.compiler.is_compiling())

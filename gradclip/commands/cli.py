@@ -74,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = spelling.did_you_mean(spelling.nearest(given[0], _COMMANDS)) or f"the commands are {', '.join(_COMMANDS)}."
         parser.exit(2, f"{message('There is no such command.', given[0], hint)}\n")
     options = parser.parse_args(given)
+    options.is_process = arguments is None
     if arguments is None:  # this process is the command
         isolation.leave(tuple(_read(options)))
     try:

@@ -29,9 +29,10 @@ examples:
   gradclip doctor -m package.train --plot norms.png
   torchrun --nproc-per-node 2 -m gradclip doctor train.py     process 0 reports for all
 
-It cannot watch compiled steps and other processes, and says so. `gradclip explain GD101` explains a finding.
+It cannot watch other processes, and says so. `gradclip explain GD101` explains a finding.
 
-exit status: 0 if nothing is wrong; 1 if something is; 2 for wrong usage, a script that fails, or one without a step
+exit status: 0 if nothing is wrong; 1 if something is; 2 for wrong usage, a script that fails, or one without a step,
+and if the watch itself fails: the script then runs on without it
 """
 
 
@@ -42,6 +43,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("script", metavar="SCRIPT", nargs="?", help="the training script")
     add("-m", metavar="MODULE", dest="module", help="run a module instead, as python -m does")
     add("--steps", type=_steps, default=STEPS, metavar="N", help="the steps to watch (default: %(default)s)")
+    add("--compiled", action="store_true", help="leave compiled code compiled; otherwise it runs eagerly, to be watched")
     add("--json", action="store_true", help="print one JSON document; the script's own output goes to standard error")
     add("--plot", metavar="FILE", help="also draw the norms, as the monitor does; needs gradclip[monitor]")
     parse = command.parse_known_args
@@ -71,6 +73,7 @@ def main(options: argparse.Namespace) -> int:
     from gradclip.doctor import imports, program
     from gradclip.doctor.recorder import Recorder
     from gradclip.doctor.report import Report
+    from gradclip.doctor.threads import Leaving
     from gradclip.monitor import picture
 
     if (options.script is None) == (options.module is None):
@@ -78,18 +81,17 @@ def main(options: argparse.Namespace) -> int:
         raise ArgumentError("The doctor needs one script or one module.", _received(options), hint)
     if options.plot is not None:
         picture.pyplot()
-    recorder = Recorder(options.steps, _progress(options.steps))
-    recorder.leave_forks()
-    imports.start(recorder)
+    recorder = Recorder(options.steps, _progress(options.steps), to_run_eagerly=not options.compiled)
+    beside, leaving = recorder.guard.beside, Leaving() if options.is_process else None
+    for start in (recorder.leave_forks, lambda: imports.start(recorder)):
+        beside(start)()
     try:
         with _elsewhere(options.json):
             target, is_module = options.script or options.module, options.module is not None
-            ended = program.run(target, options.arguments, is_module, lambda: recorder.done >= recorder.steps)
+            ended = program.run(target, options.arguments, is_module, beside(recorder.is_over, lambda: False))
+            beside(recorder.end_threads)(ended.how == "stopped")
     finally:
-        with recorder.quietly():
-            for close in recorder.closers:
-                close()
-        recorder.restore()
+        beside(recorder.close, recorder.restore)()
     if recorder.is_first:
         sys.stdout.flush()
         report = Report(ended, recorder)
@@ -103,7 +105,10 @@ def main(options: argparse.Namespace) -> int:
     for last in recorder.last if is_awaited else ():
         with contextlib.suppress(Exception):
             last()
-    return report.status if recorder.is_first else 2 * ended.is_failure
+    status = report.status if recorder.is_first else 2 * (ended.is_failure or recorder.guard.fault is not None)
+    if leaving is not None and ended.how == "stopped":
+        leaving.at_exit(status)
+    return status
 
 
 def _received(options: argparse.Namespace) -> str:

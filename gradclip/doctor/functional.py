@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,16 @@ class _Pending:
     event: Clip | None = None  #: in the record; None while nothing shows that these tensors are gradients
 
 
+class _InThread(threading.local):
+    """What a watch knows of one thread."""
+
+    def __init__(self) -> None:
+        self.scale = 1.0  #: of the loss that an optimizer has just scaled
+        self.taken: Params = NO_PARAMS
+        self.own: Request | None = None  #: the clip of the optimizer that steps now
+        self.steps = 0
+
+
 class Functional:
     """Records clips of gradients that are values, and which of them an optimizer takes."""
 
@@ -38,13 +49,10 @@ class Functional:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.scale = 1.0  #: of the loss that an optimizer has just scaled
+        self.here = _InThread()
         self._grads: dict[int, tuple[Any, int]] = {}  # by id: a gradient from a pass or a clip, kept alive, and its variable
         self._latest: dict[int, Any] = {}  # by the variable: the last of these
         self._pending: list[_Pending] = []
-        self._taken: Params = NO_PARAMS
-        self._own: Request | None = None  # the clip of the optimizer that steps now
-        self._steps = 0
         self._seen: set[Place] = set()
 
     # ---- supplied by the framework ----
@@ -65,8 +73,9 @@ class Functional:
 
     def backward(self, pairs: Sequence[tuple[Any, int]]) -> None:
         """Record that a pass has made these gradients of these variables."""
-        scale, self.scale = self.scale, 1.0
-        self._know(pairs)
+        scale, self.here.scale = self.here.scale, 1.0
+        with self.recorder.quietly():
+            self._know(pairs)
         self.recorder.add(Backward(where=place(self.framework), params=frozenset(key for _, key in pairs), scale=scale))
 
     def _know(self, pairs: Sequence[tuple[Any, int]]) -> None:
@@ -78,21 +87,18 @@ class Functional:
     def clip(self, call: Callable[[], Any], request: Request, made: Callable[[Any], Sequence[Any]] | None = None) -> Any:
         """Record a clip; of tensors that are not known as gradients only once an optimizer takes its result."""
         recorder, is_inside = self.recorder, self.recorder.stepping is not None
-        if is_inside and self._own is not None and not request.name.startswith("gradclip"):
+        if is_inside and self.here.own is not None and not request.name.startswith("gradclip"):
             return call()  # the optimizer's own clip calls it
         start = time.perf_counter()
-        recorder.is_quiet = True
-        try:
+        with recorder.hushed():
             result = call()
-        finally:
-            recorder.is_quiet = False
         seconds, where = time.perf_counter() - start, place(self.framework)
         with recorder.quietly():
             tensors = [x for x in request.tensors if x is not None]
             outputs = list(made(result)) if made is not None else tensors
             keys = [self._grads[id(x)][1] if id(x) in self._grads else None for x in tensors]
             self._know([(y, key) for y, key in zip(outputs, keys, strict=False) if key is not None])
-            params = self._taken if is_inside else frozenset(key for key in keys if key is not None)
+            params = self.here.taken if is_inside else frozenset(key for key in keys if key is not None)
 
             def make() -> Clip:
                 return self._event(request, where, (tensors, outputs), seconds, result)
@@ -137,22 +143,22 @@ class Functional:
         present = [(grad, key) for grad, key in pairs if grad is not None]
         with recorder.quietly():
             self._close(present)
-            self._taken, self._own = frozenset(key for _, key in present), own
+            self.here.taken, self.here.own = frozenset(key for _, key in present), own
             if own is not None:
                 self._clip_inside(own, present)
         recorder.stepping = self
         try:
             result = call()
         finally:
-            recorder.stepping, self._own = None, None
-        self._steps += 1
+            recorder.stepping, self.here.own = None, None
+        self.here.steps += 1
         self._add_step(Step, name, optimizer, len(pairs))
         return result
 
     def _add_step(self, kind: type[Step], name: str, optimizer: Any, total: int) -> None:
         seconds = self.recorder.since_the_last_step()
-        event = kind(where=place(self.framework), params=self._taken, name=name, optimizer=id(optimizer))
-        self._taken = NO_PARAMS
+        event = kind(where=place(self.framework), params=self.here.taken, name=name, optimizer=id(optimizer))
+        self.here.taken = NO_PARAMS
         self.recorder.add(replace(event, total=total, seconds=seconds))
 
     def unscale(self, call: Callable[[], Any], name: str, optimizer: Any, pairs: Sequence[tuple[Any, int]]) -> Any:
@@ -164,14 +170,14 @@ class Functional:
             optimizer: itself.
             pairs: as of :meth:`step`.
         """
-        present, steps = [(grad, key) for grad, key in pairs if grad is not None], self._steps
+        present, steps = [(grad, key) for grad, key in pairs if grad is not None], self.here.steps
         taken = frozenset(key for _, key in present)
         with self.recorder.quietly():
             self._close(present)
             self.recorder.add(Unscale(where=place(self.framework), params=taken))
         result = call()
-        if self._steps == steps and not self.is_traced():
-            self._taken = taken
+        if self.here.steps == steps and not self.is_traced():
+            self.here.taken = taken
             self._add_step(Skip, name, optimizer, len(pairs))
         return result
 
@@ -179,7 +185,7 @@ class Functional:
         """The optimizer's own clip by a setting, which nothing but its formula shows."""
         event = self._event(own, place(self.framework), ([grad for grad, _ in present], []), math.nan, None)
         limit = event.limit if event.limit is not None else math.nan
-        self.recorder.add(replace(event, params=self._taken, after=min(event.before, limit)))
+        self.recorder.add(replace(event, params=self.here.taken, after=min(event.before, limit)))
 
     # ---- what an optimizer takes ----
 
@@ -223,7 +229,7 @@ class Functional:
     def _put(self, old: Event, new: Clip) -> Clip:
         """Put a clip in the place of its earlier form in the record."""
         new = replace(new, is_dropped=new.is_dropped and not new.only_measures)
-        self.recorder.events[next(i for i, x in enumerate(self.recorder.events) if x is old)] = new
+        self.recorder.put(old, new)
         return new
 
     def _merge(self, clips: Sequence[Clip]) -> None:
@@ -236,7 +242,7 @@ class Functional:
                 gone.add(id(clip))
                 clip = self._put(first, _both(first, clip))
             firsts[clip.where] = clip
-        self.recorder.events[:] = [x for x in self.recorder.events if id(x) not in gone]
+        self.recorder.drop(gone)
 
 
 def _both(first: Clip, second: Clip) -> Clip:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib import machinery
 from types import ModuleType
 from typing import Any
 
 from gradclip.doctor import own
-from gradclip.doctor.recorder import Recorder
+from gradclip.doctor.guard import Guard
+from gradclip.doctor.recorder import EnoughSteps, Recorder
 
 __all__ = ["WATCHES", "start"]
 
@@ -27,42 +30,57 @@ WATCHES = {
 class _Finder:
     """Finds these modules as others do, and calls a function after the first import of each."""
 
-    def __init__(self, loaded: Callable[[str], None]) -> None:
-        self.loaded = loaded
+    def __init__(self, guard: Guard, loaded: Callable[[str], None]) -> None:
+        self._guard, self._loaded = guard, loaded
+        self.find_spec = guard.around(self._of_others, self._watched)
 
-    def find_spec(
+    def _of_others(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> machinery.ModuleSpec | None:
         if name not in WATCHES:
             return None
         others = [finder for finder in sys.meta_path if finder is not self]
-        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
-        loader: Any = spec and spec.loader
-        if loader is not None and hasattr(loader, "exec_module"):
-            execute = loader.exec_module
+        return next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
 
-            def exec_module(module: ModuleType) -> None:
-                del loader.exec_module
-                execute(module)
-                self.loaded(name)
+    def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
+            spec = original(name, path, target)
+            loader: Any = spec and spec.loader
+            if loader is not None and hasattr(loader, "exec_module"):
+                loader.exec_module = self._guard.around(loader.exec_module, functools.partial(self._executing, name, loader))
+            return spec
 
-            loader.exec_module = exec_module
-        return spec
+        return find_spec
+
+    def _executing(self, name: str, loader: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module
+            original(module)
+            self._loaded(name)
+
+        return exec_module
 
 
 def start(recorder: Recorder) -> None:
     """Watch each framework that is imported, now or later."""
 
-    def loaded(name: str) -> None:
+    def load(name: str) -> None:
         if name not in recorder.frameworks:
             if not recorder.frameworks:
                 own.start(recorder)
             recorder.frameworks.append(name)
             importlib.import_module(WATCHES[name]).start(recorder)
 
-    finder: Any = _Finder(loaded)
+    loaded = recorder.guard.beside(load)
+    finder: Any = _Finder(recorder.guard, loaded)
     sys.meta_path.insert(0, finder)
     recorder.undo(lambda: sys.meta_path.remove(finder))
+    recorder.replace(threading, "excepthook", _silent)
     for name in WATCHES:
         if name in sys.modules:
             loaded(name)
+
+
+def _silent(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A thread that the doctor ends shows no traceback."""
+    return lambda thrown: None if isinstance(thrown.exc_value, EnoughSteps) else original(thrown)

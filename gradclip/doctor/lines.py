@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from gradclip.doctor.guard import Guard
 from gradclip.doctor.places import Place, is_user
 
 __all__ = ["Lines"]
@@ -20,11 +21,12 @@ _SECONDS = 0.25  #: of looks in one go; half as many after each go that needed m
 class Lines:
     """Calls ``looked(place)`` after each line of the user's code, with the line that has just run; it says if that line wrote.
 
-    It does nothing while another trace is on, as under a debugger or coverage.
+    It does nothing while another trace is on, as under a debugger or coverage. A trace is of one thread.
     """
 
-    def __init__(self, looked: Callable[[Place], bool]) -> None:
+    def __init__(self, guard: Guard, looked: Callable[[Place], bool]) -> None:
         self.looked = looked
+        self.trace_call, self.trace_line = (guard.beside(x, lambda: sys.settrace(None)) for x in (self._call, self._line))
         self.is_on = False
         self._last: Place | None = None
         self._left = 0
@@ -38,11 +40,11 @@ class Lines:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if is_user(frame.f_code.co_filename):
-                frame.f_trace = self._line
+                frame.f_trace = self.trace_line
                 self._last = self._last or Place(frame.f_code.co_filename, frame.f_lineno)
                 self._frames.append(frame)
             frame = frame.f_back
-        sys.settrace(self._call)
+        sys.settrace(self.trace_call)
 
     def stop(self) -> None:
         if not self.is_on:
@@ -54,7 +56,7 @@ class Lines:
         self._frames.clear()
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
-        return self._line if is_user(frame.f_code.co_filename) else None
+        return self.trace_line if is_user(frame.f_code.co_filename) else None
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         if not self.is_on:
@@ -66,7 +68,7 @@ class Lines:
         if self._left <= 0 or self._spent > self._seconds:
             self._seconds /= 2
             self.stop()
-        return self._line
+        return self.trace_line
 
     def _look(self, last: Place) -> None:
         start = time.perf_counter()

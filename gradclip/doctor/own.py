@@ -22,15 +22,18 @@ def start(recorder: Recorder) -> None:
     """Watch the engine: its clips are those of the watch of their framework, or of an optimizer that steps now."""
     original = engine.run
 
-    def run(grads: Gradients, rules: Rules, options: Options) -> Any:
-        watch = recorder.stepping or _watch_of(recorder.watches, grads)
-        if watch is None or recorder.is_quiet or options.until == "norm" or watch.is_traced():
-            return original(grads, rules, options)
-        request = _request(grads, rules, options, watch, original)
-        made = None if options.into == "place" or options.until != "scale" else _new
-        return watch.clip(lambda: original(grads, rules, options), request, made)
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def run(grads: Gradients, rules: Rules, options: Options) -> Any:
+            watch = recorder.stepping or _watch_of(recorder.watches, grads)
+            if watch is None or recorder.is_quiet or options.until == "norm" or watch.is_traced():
+                return original(grads, rules, options)
+            request = _request(grads, rules, options, watch, original)
+            made = None if options.into == "place" or options.until != "scale" else _new
+            return watch.clip(lambda: original(grads, rules, options), request, made)
 
-    vars(run).update(vars(original))  # the marks for tracers
+        return run
+
+    run = recorder.guard.around(original, make)  # with its marks for tracers
     _put(original, run)
     recorder.undo(lambda: _put(run, original))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType
 
-__all__ = ["NOWHERE", "Place", "is_user", "place"]
+__all__ = ["NOWHERE", "SOURCES", "Place", "is_user", "place"]
 
 _GRADCLIP = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _BACKENDS = os.path.realpath(os.path.join(_GRADCLIP, "backends")) + os.sep
@@ -33,10 +34,16 @@ class Place:
 
 NOWHERE = Place("", 0)
 
+_GENERATED = "__autograph_generated_file"  #: a file that a compiler has written from the user's source
+#: from a frame in such a file: the line of the user's source; of the frameworks that write them
+SOURCES: list[Callable[[FrameType], tuple[str, int] | None]] = []
+
 
 @lru_cache(maxsize=4096)
 def is_user(file: str) -> bool:
     """Whether a file is the user's: not the standard library's, an installed package's or gradclip's."""
+    if _GENERATED in file:
+        return False
     if file.startswith("<"):
         return file.startswith(("<stdin", "<ipython"))
     path = os.path.realpath(file)
@@ -50,6 +57,10 @@ def place(framework: str) -> Place:
     frame: FrameType | None = sys._getframe(1)
     through = ""
     while frame is not None and not is_user(frame.f_code.co_filename):
+        if _GENERATED in frame.f_code.co_filename:
+            source = next(filter(None, (of(frame) for of in SOURCES)), None)
+            if source is not None and is_user(source[0]):
+                return Place(*source, through)
         root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if root not in (framework, "keras", "gradclip", "contextlib", "functools", "threading", "") and any(
             part in frame.f_code.co_filename for part in _INSTALLED

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import runpy
 import sys
+import time
 import traceback
 import types
 from collections.abc import Callable, Sequence
@@ -70,10 +72,18 @@ def run(target: str, arguments: Sequence[str], is_module: bool, is_over: Callabl
         said = traceback.format_exception_only(error)
         return Ended("failed", "".join(said[-1:] if isinstance(error, SyntaxError) else said).strip())
     finally:
+        _settle(is_over)
         sys.argv, sys.path[:] = before[0], before[1]
         if before[2] is not None:
             sys.modules["__main__"] = before[2]
     return Ended("ended")
+
+
+def _settle(is_over: Callable[[], bool]) -> None:
+    """Take an interrupt that another thread has sent after the script's last line."""
+    with contextlib.suppress(KeyboardInterrupt):
+        is_over()
+        time.sleep(0)
 
 
 def _from_environment() -> list[str]:

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
+import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
+from gradclip.doctor import threads
 from gradclip.doctor.events import Event, Skip, Step
+from gradclip.doctor.guard import Guard, Make
+from gradclip.doctor.places import Place
 
 __all__ = ["EnoughSteps", "Recorder"]
+
+_WAIT = 60.0  #: seconds for the books: longer than any look at gradients
 
 
 class EnoughSteps(BaseException):
     """Ends the script. Not an Exception: a script that catches those must not catch this."""
+
+
+class _Here(threading.local):
+    """What the watch does in one thread."""
+
+    def __init__(self) -> None:
+        self.is_quiet = False
+        self.stepping: Any = None
+        self.own = 0.0  # the watch's own time since the last step
+        self.stepped = time.perf_counter()
 
 
 class Recorder:
@@ -27,20 +42,24 @@ class Recorder:
     Args:
         steps: an optimizer's steps after which the script ends.
         progress: called with the number of steps after each one.
+        to_run_eagerly: whether compiled code runs eagerly, so that the watch sees it.
     """
 
-    def __init__(self, steps: int, progress: Callable[[int], None] = lambda _: None) -> None:
-        self.steps, self.progress = steps, progress
+    def __init__(self, steps: int, progress: Callable[[int], None] = lambda _: None, *, to_run_eagerly: bool = False) -> None:
+        self.steps, self.progress, self.to_run_eagerly = steps, progress, to_run_eagerly
+        self.ran_eagerly: dict[str, Place] = {}  #: what the script compiles -> the first line that does
         self.events: list[Event] = []
         self.names: dict[int, str] = {}  #: the parameters' names
         self.ranks: dict[int, list[float]] = {}  #: of each other process: the norms that it measured
         self.watches: dict[str, Any] = {}  #: by the name of the backend
-        self.stepping: Any = None  #: the watch of the optimizer that steps now: what it calls is a part of the step
         self.is_first = True  #: whether this process prints the report, as the first of several
         self.frameworks: list[str] = []
-        self.is_quiet = False  #: the watch itself works: what it calls is no event
-        self._own = 0.0  # the watch's own time since the last step
-        self._stepped = time.perf_counter()
+        self.guard = Guard()
+        self._here = _Here()
+        self._books = threading.RLock()  # of all threads; not held while code of the script runs
+        self._adding = threading.RLock()  # for the events alone: nothing waits while it is held
+        self._idents: set[int] = set()  # of the threads with events
+        self._to_interrupt = True  # whether the main thread still runs the script
         self.closers: list[Callable[[], None]] = []  #: called before the report
         self.last: list[Callable[[], None]] = []  #: called after the report
         self._steps: Counter[int] = Counter()
@@ -57,38 +76,116 @@ class Recorder:
         Raises:
             EnoughSteps: after the last step, and at each event after it.
         """
-        if self.done < self.steps:
-            self.events.append(event)
-            if isinstance(event, Step):
-                self._steps[event.optimizer] += not isinstance(event, Skip)
-                self.progress(self.done)
-        if self.done >= self.steps:
+        if self.guard.is_off:
+            return
+        with self._adding:
+            if self.done < self.steps:
+                self.events.append(event)
+                if isinstance(event, Step):
+                    self._steps[event.optimizer] += not isinstance(event, Skip)
+                    self.progress(self.done)
+            is_over = self.done >= self.steps
+            self._idents.add(threading.get_ident())
+        if is_over:
+            if threading.get_ident() != threading.main_thread().ident and threads.is_of_python(threading.get_ident()):
+                self.interrupt()  # the main thread may wait for this one
             raise EnoughSteps
 
+    def put(self, old: Event, new: Event) -> None:
+        """Put an event in the place of its earlier form."""
+        with self._adding:
+            self.events[list(map(id, self.events)).index(id(old))] = new
+
+    def drop(self, gone: Container[int]) -> None:
+        """Remove the events with these ids."""
+        with self._adding:
+            self.events[:] = [x for x in self.events if id(x) not in gone]
+
+    # ---- one thread ----
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the watch itself works in this thread: what it calls is no event."""
+        return self._here.is_quiet
+
+    @property
+    def stepping(self) -> Any:
+        """The watch of the optimizer that steps now in this thread: what it calls is a part of the step."""
+        return self._here.stepping
+
+    @stepping.setter
+    def stepping(self, watch: Any) -> None:
+        self._here.stepping = watch
+
     @contextlib.contextmanager
-    def quietly(self) -> Iterator[None]:
-        """A block of the watch's own work: its time is not the script's, and its calls are no events."""
-        before, self.is_quiet = self.is_quiet, True
-        start = time.perf_counter()
+    def hushed(self) -> Iterator[None]:
+        """A block that calls code of the script whose own calls are no events."""
+        here = self._here
+        before, here.is_quiet = here.is_quiet, True
         try:
             yield
         finally:
-            self.is_quiet = before
-            if not before:
-                self._own += time.perf_counter() - start
+            here.is_quiet = before
+
+    @contextlib.contextmanager
+    def quietly(self) -> Iterator[None]:
+        """A block of the watch's own work on its books: its time is not the script's, and its calls are no events."""
+        here = self._here
+        is_first, start = not here.is_quiet, time.perf_counter()
+        if not self._books.acquire(timeout=_WAIT):
+            raise TimeoutError("another thread keeps the books of the watch")
+        try:
+            with self.hushed():
+                yield
+        finally:
+            self._books.release()
+            if is_first:
+                here.own += time.perf_counter() - start
 
     def since_the_last_step(self) -> float:
-        """The seconds of the script since this was asked last."""
-        now = time.perf_counter()
-        seconds = now - self._stepped - self._own
-        self._stepped, self._own = now, 0.0
+        """The seconds of the script in this thread since this was asked last."""
+        here, now = self._here, time.perf_counter()
+        seconds = now - here.stepped - here.own
+        here.stepped, here.own = now, 0.0
         return seconds
 
-    def replace(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    # ---- the end of the script ----
+
+    def interrupt(self) -> None:
+        """End the script, from another thread than its main one; once."""
+        with self._adding:
+            if self._to_interrupt:
+                self._to_interrupt = False
+                threads.interrupt()
+
+    def is_over(self) -> bool:
+        """Whether there were enough steps. The main thread asks when it has left the script; then nothing interrupts it."""
+        with self._adding:
+            self._to_interrupt = False
+        return self.done >= self.steps
+
+    def end_threads(self, is_stopped: bool) -> None:
+        """Let the script's threads end too, at their next event, if the doctor has ended the script."""
+        if is_stopped:
+            threads.join(self._idents)
+
+    # ---- what was replaced ----
+
+    def run_eagerly(self, undo: Callable[[], Any]) -> None:
+        """Compiled code runs eagerly from now on: until the end, or a fault of the watch."""
+        self.undo(undo)
+        self.guard.when_off.append(undo)
+
+    def compiles(self, what: str, where: Place) -> None:
+        """Note that the script compiles something, which runs eagerly."""
+        self.ran_eagerly.setdefault(what, where)
+
+    def replace(self, owner: Any, name: str, make: Make) -> None:
         """Put a function that watches in the place of one, until :meth:`restore`. A name that is missing is left out."""
-        original = vars(owner).get(name) if isinstance(owner, type) else getattr(owner, name, None)
+        is_type = isinstance(owner, type)
+        original = vars(owner).get(name) if is_type else getattr(owner, name, None)
         if callable(original):
-            setattr(owner, name, functools.wraps(original)(make(original)))
+            setattr(owner, name, self.guard.around(original, make, is_method=is_type))
             self._undo.append(lambda: setattr(owner, name, original))
 
     def undo(self, function: Callable[[], None]) -> None:
@@ -98,7 +195,17 @@ class Recorder:
     def restore(self) -> None:
         """Put everything back."""
         while self._undo:
-            self._undo.pop()()
+            try:
+                self._undo.pop()()
+            except Exception as error:
+                self.guard.fail(error)
+
+    def close(self) -> None:
+        """End the watch: compare the processes, name the parameters, put everything back."""
+        with self.quietly():
+            for close in self.closers:
+                close()
+        self.restore()
 
     def leave_forks(self) -> None:
         """Watch nothing in the processes that the script forks: such a process runs to its end, and reports nothing."""
@@ -109,7 +216,7 @@ class Recorder:
         def in_child() -> None:
             recorder = here()
             if recorder is not None:
-                recorder.is_quiet, recorder.is_first = True, False
+                recorder.guard.is_off, recorder.is_first = True, False
                 recorder.closers.clear()
                 recorder.last.clear()
                 recorder.restore()

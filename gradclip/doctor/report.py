@@ -11,6 +11,7 @@ from typing import Any
 
 from gradclip.doctor.events import Clip, Step, Unwatched
 from gradclip.doctor.findings import Finding, findings
+from gradclip.doctor.places import Place
 from gradclip.doctor.program import Ended
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.rounds import Round, rounds
@@ -64,10 +65,10 @@ class Report:
 
     @property
     def status(self) -> int:
-        """1 if something is wrong; 2 if the script failed, or made no step; else 0."""
+        """1 if something is wrong; 2 if the script failed or made no step, or if the watch failed; else 0."""
         if self.found:
             return 1
-        return 2 if self.ended.is_failure or not self.rounds else 0
+        return 2 if self.ended.is_failure or not self.rounds or self.recorder.guard.fault is not None else 0
 
     @property
     def shares(self) -> Shares | None:
@@ -97,8 +98,13 @@ class Report:
             yield from ("", timeline(one))
         for finding in self.found:
             yield from ("", *_finding_lines(finding))
-        tail = [*self._times(), *(f"Not watched: {x.what} ({x.where})." for x in self.unwatched)]
-        if not self.rounds and not self.ended.is_failure:
+        tail = [
+            *self._fault(),
+            *self._eagerly(),
+            *self._times(),
+            *(f"Not watched: {x.what} ({x.where})." for x in self.unwatched),
+        ]
+        if not self.rounds and not self.ended.is_failure and self.recorder.guard.fault is None:
             tail.append(self._no_steps())
         if tail:
             yield from ("", *tail)
@@ -106,6 +112,18 @@ class Report:
     def _how(self) -> str:
         said = f" ({self.ended.said.splitlines()[0]})" if self.ended.said else ""
         return _HOW[self.ended.how] + said
+
+    def _fault(self) -> Iterator[str]:
+        fault = self.recorder.guard.fault
+        if fault is not None:
+            after = f"after step {len(self.rounds)}" if self.rounds else "before the first step"
+            yield f"The watch failed {after} ({fault.where}): {fault.error} ({fault.inside} of gradclip)."
+            yield "The script ran on as without the doctor, unwatched. It is a fault of gradclip: please report it."
+
+    def _eagerly(self) -> Iterator[str]:
+        if ran := self.recorder.ran_eagerly:
+            named = ", ".join(f"{what} ({where})" for what, where in ran.items())
+            yield f"Compiled code ran eagerly, to be watched: {named}. --compiled leaves it compiled."
 
     def _no_steps(self) -> str:
         if not self.recorder.frameworks:
@@ -126,7 +144,7 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Plain dicts, lists and numbers."""
-        shares, one = self.shares, self.shown_round()
+        shares, one, fault = self.shares, self.shown_round(), self.recorder.guard.fault
         return {
             "schema": SCHEMA,
             "ended": self.ended.how,
@@ -134,10 +152,12 @@ class Report:
             "frameworks": self.recorder.frameworks,
             "steps": len(self.rounds),
             "findings": [_as_json(finding) for finding in self.found],
+            "fault": None if fault is None else {"error": fault.error, "inside": fault.inside, **_place(fault.where)},
+            "ran_eagerly": [{"what": what, **_place(where)} for what, where in self.recorder.ran_eagerly.items()],
             "timeline": None if one is None else timeline(one),
             "timelines": [timeline(x) for x in self.rounds],
             "norms": [{"before": x.before, "returned": x.returned, "after": x.after, "limit": x.limit} for x in self.clips],
-            "unwatched": [{"what": x.what, "file": x.where.file, "line": x.where.line} for x in self.unwatched],
+            "unwatched": [{"what": x.what, **_place(x.where)} for x in self.unwatched],
             "seconds": None
             if shares is None
             else {
@@ -185,8 +205,7 @@ def _as_json(finding: Finding) -> dict[str, Any]:
     return {
         "code": kind.code,
         "title": kind.title,
-        "file": finding.where.file,
-        "line": finding.where.line,
+        **_place(finding.where),
         "through": finding.where.through,
         "text": finding.text,
         "steps": list(finding.steps),
@@ -194,6 +213,10 @@ def _as_json(finding: Finding) -> dict[str, Any]:
         "advice": " ".join(filter(None, (kind.advice, finding.advice))),
         "lint": kind.lint or None,
     }
+
+
+def _place(where: Place) -> dict[str, Any]:
+    return {"file": where.file, "line": where.line}
 
 
 def _count(many: int, word: str) -> str:

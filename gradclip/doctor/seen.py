@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from gradclip.doctor.events import Params
 from gradclip.doctor.recorder import Recorder
+from gradclip.doctor.threads import Hands
 
 __all__ = ["Seen", "total"]
 
@@ -43,6 +44,7 @@ class Seen:
         self.known: dict[int, Any] = {}  # kept alive, so that no id is used twice
         self._state: dict[int, tuple[int, int]] = {}
         self._norms: dict[int, float] = {}
+        self.hands = Hands()
 
     # ---- supplied by the framework ----
 
@@ -66,6 +68,10 @@ class Seen:
         """Whether a tensor is a leaf, which can have a gradient."""
         raise NotImplementedError
 
+    def reached(self, roots: Any) -> Params | None:
+        """The parameters whose gradients a backward pass from these tensors makes; None where that cannot be told."""
+        return None
+
     def is_traced(self) -> bool:
         """Whether the framework traces the code now, so that nothing may be read."""
         return False
@@ -85,7 +91,8 @@ class Seen:
 
     def learn(self, params: Iterable[Any]) -> Params:
         """Know these parameters from now on."""
-        grads = {self.mark(grad) for x in self.known.values() if (grad := self.grad(x)) is not None}
+        mine = self.hands.mine(self.known)
+        grads = {self.mark(grad) for key in mine if (grad := self.grad(self.known[key])) is not None}
         found = [x for x in params if self.is_param(x) and self.mark(x) not in grads]
         new = [x for x in found if id(x) not in self.known]
         for x in new:
@@ -102,9 +109,9 @@ class Seen:
         """The number of elements of all known parameters."""
         return sum(math.prod(x.shape) for x in self.known.values())
 
-    def settle(self, params: Params | None = None) -> None:
+    def settle(self, params: Params) -> None:
         """Take the gradients as they are now for seen."""
-        keys = list(self.known if params is None else params & self.known.keys())
+        keys = list(params & self.known.keys())
         present = [(key, grad) for key in keys if (grad := self.grad(self.known[key])) is not None]
         for key in keys:
             self._state.pop(key, None)
@@ -112,20 +119,21 @@ class Seen:
         for (key, grad), norm in zip(present, self.norms([grad for _, grad in present], 2.0), strict=True):
             self._state[key], self._norms[key] = (self.mark(grad), self.version(grad)), norm
 
-    def changed(self, *, closely: bool = False) -> tuple[Params, Params]:
-        """The parameters whose gradients were written since they were seen, and those whose gradients are gone.
+    def changed(self, keys: Collection[int], *, closely: bool = False) -> tuple[Params, Params]:
+        """Those of the known parameters whose gradients were written since they were seen, and those whose gradients are gone.
 
         Args:
+            keys: the parameters.
             closely: compare the norms too, which shows writes through ``.data``.
         """
         written: set[int] = set()
         gone: set[int] = set()
-        for key in self.known:
+        for key in keys:
             now, before = self.state(self.known[key]), self._state.get(key)
             if now != before:
                 (gone if now is None else written).add(key)
         if closely:
-            rest = [key for key in self._state if key not in written and key not in gone]
+            rest = [key for key in keys if key in self._state and key not in written and key not in gone]
             for key, norm in zip(rest, self.norms([self.grad(self.known[key]) for key in rest], 2.0), strict=True):
                 if norm != self._norms[key] and not (math.isnan(norm) and math.isnan(self._norms[key])):
                     written.add(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import math
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Params, Skip, Step, Unscale, Write, Zero
 from gradclip.doctor.lines import Lines
-from gradclip.doctor.places import NOWHERE, Place, place
+from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.seen import Seen, total
 
@@ -36,6 +37,7 @@ class Request:
     is_iterator: bool = False
     are_params: bool = False  #: the clip takes the gradients that the tensors have, and never a tensor for one
     is_partial: bool = False  #: other processes hold a part, and no tensor says so: then nothing is compared
+    norm: Any = None  #: the norm that the call brings, by which it scales
     other: Callable[[list[Any]], Any] | None = field(default=None)  #: the same clip of copies, with the other implementation
     own: Callable[[list[Any]], Any] | None = field(default=None)
 
@@ -60,7 +62,8 @@ class Made:
     """A clipped gradient that a clip returned."""
 
     grad: Any  #: kept alive, so that no id is used twice
-    place: int  #: of the clip among the events
+    clip: Clip
+    thread: int
     params: set[int] = field(default_factory=set)  #: those that took it
 
 
@@ -72,34 +75,55 @@ def as_number(x: Any) -> float | None:
         return math.nan
 
 
+class _InThread(threading.local):
+    """What a watch knows of one thread."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.lines = Lines(watch.recorder.guard, watch.after_a_line)
+        self.is_unscaling = False
+        self.scale = 1.0
+        self.stepped = 0
+        self.present = NO_PARAMS
+        self.steps: list[Any] = []
+
+
 class Watch(Seen):
     """Records what happens to the gradients of parameters."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self.lines = Lines(self._after_a_line)
         self.is_compiling_seen = False
-        self.in_backward = 0
         self.is_close = False  #: whether some write was seen in the norms only: then each line compares them
-        self.is_unscaling = False  #: inside a scaler's step, which divides the gradients before the optimizer's
         self._made: dict[int, Made] = {}  # by the id of the new gradient
-        self._last_place = NOWHERE
         self._timed: dict[Place, int] = {}
-        self._present: Params = NO_PARAMS  # the parameters with a gradient before the step
+        #: of this thread: whether it is inside a scaler's step, which divides the gradients before the optimizer's; the scale
+        #: of the loss that a scaler has just scaled; how many steps there were; the parameters with a gradient before the step;
+        #: the steps that are open: a class's step may call its base's
+        self.here = _InThread(self)
 
-    def flush(self, where: Place, *, closely: bool = False, is_late: bool = True) -> None:
-        """Record what has happened to the gradients since they were seen."""
-        written, gone = self.changed(closely=closely)
-        self.is_close = self.is_close or bool(closely and written - self.changed()[0])
+    @property
+    def lines(self) -> Lines:
+        return self.here.lines
+
+    @property
+    def in_backward(self) -> bool:
+        return self.hands.is_in_pass
+
+    def flush(self, where: Place, named: Params = NO_PARAMS, *, closely: bool = False, is_late: bool = True) -> None:
+        """Record what has happened since they were seen to the gradients of this thread, and of the named parameters."""
+        keys = self.hands.mine(self.known, named)
+        written, gone = self.changed(keys, closely=closely)
+        self.is_close = self.is_close or bool(closely and written - self.changed(keys)[0])
+        self.hands.take(written)
         if self.in_backward and written:
             self.settle(written)
-            self.recorder.add(Backward(where=self._last_place, params=written))
+            self.recorder.add(Backward(where=self.hands.pass_place, params=written))
             return
         written = self._take_made(written)
         if gone:
             self.settle(gone)
             self.recorder.add(Zero(where=where, params=gone))
-        if written and self.is_unscaling:
+        if written and self.here.is_unscaling:
             self.settle(written)
             self.recorder.add(Unscale(where=where, params=written))
         elif written:
@@ -119,19 +143,19 @@ class Watch(Seen):
         return written - taken
 
     def _close_made(self, stepped: Params) -> None:
-        """Say of the clips that returned new gradients which parameters took these."""
-        for made in list(self._made.values()):
-            clip = self.recorder.events[made.place]
-            if isinstance(clip, Clip) and clip.params & stepped:
-                taken = frozenset().union(*(x.params for x in self._made.values() if x.place == made.place))
-                is_dropped = not taken and not clip.only_measures
-                self.recorder.events[made.place] = replace(clip, params=taken, is_dropped=is_dropped)
-        self._made.clear()
+        """Say of this thread's clips that returned new gradients which parameters took these."""
+        here = self.hands.thread()
+        mine = {key: made for key, made in self._made.items() if made.thread == here}
+        for clip in {id(made.clip): made.clip for made in mine.values()}.values():
+            if clip.params & stepped:
+                taken = frozenset().union(*(x.params for x in mine.values() if x.clip is clip))
+                self.recorder.put(clip, replace(clip, params=taken, is_dropped=not taken and not clip.only_measures))
+        self._made = {key: made for key, made in self._made.items() if made.thread != here}
 
-    def _after_a_line(self, last: Place) -> bool:
+    def after_a_line(self, last: Place) -> bool:
         with self.recorder.quietly():
             closely = self.is_close or self.size() <= _SMALL
-            is_changed = any(self.changed(closely=closely))
+            is_changed = any(self.changed(self.hands.mine(self.known), closely=closely))
             if is_changed:
                 self.flush(last, closely=closely, is_late=False)
         return is_changed
@@ -143,22 +167,25 @@ class Watch(Seen):
 
     # ---- the events ----
 
-    def backward(self, call: Callable[[], Any], *, is_local: bool = False, scale: float = 1.0) -> Any:
-        """Record a backward pass."""
+    def backward(self, call: Callable[[], Any], roots: Any = (), *, is_local: bool = False, scale: float = 1.0) -> Any:
+        """Record a backward pass, from these tensors."""
         where = place(self.framework)
         with self.recorder.quietly():
             self.lines.stop()
             if not self.in_backward:
                 self.flush(where)
-        self._last_place = where
-        self.in_backward += 1
+            self.hands.open(where, self.reached(roots) if self.hands.are_several else None)
         try:
             result = call()
-        finally:
-            self.in_backward -= 1
+        except BaseException:
+            self.hands.close()
+            raise
         with self.recorder.quietly():
-            written, _ = self.changed(closely=not self.counts_passes)
-            self.settle()
+            mine = frozenset(self.hands.mine(self.known, self.hands.passed() & self.known.keys()))
+            self.hands.close()
+            written, _ = self.changed(mine, closely=not self.counts_passes)
+            self.settle(mine)
+            self.hands.take(written)
             self.recorder.add(Backward(where=where, params=written, is_local=is_local, scale=scale))
         self.watch_lines()
         return result
@@ -174,21 +201,20 @@ class Watch(Seen):
         recorder, where = self.recorder, place(self.framework)
         with recorder.quietly():
             self.lines.stop()
-            self.learn(request.tensors)
-            self.flush(where, closely=True)
+            learned = self.learn(request.tensors)
+            self.flush(where, learned, closely=True)
+            self.hands.take(learned)
             params, without, grads = self._params_of(request)
             before = self.norms(grads, request.order, full=True)
             trial = self._trial(where, request, grads)
         result, error = None, None
-        recorder.is_quiet = True
         start = time.perf_counter()
         try:
-            result = call()
+            with recorder.hushed():
+                result = call()
         except Exception as raised:
             error = raised
-        finally:
-            seconds = time.perf_counter() - start
-            recorder.is_quiet = False
+        seconds = time.perf_counter() - start
         with recorder.quietly():
             new = list(made(result)) if made is not None and error is None else None
             after = self.norms(grads if new is None else new, request.order, full=True)
@@ -197,7 +223,7 @@ class Watch(Seen):
                 request.event(where, params, before, after),
                 without=without,
                 culprits=self._culprits(request, params, before),
-                returned=returned(result),
+                returned=returned(result if request.norm is None else request.norm),
                 error="" if error is None else f"{type(error).__name__}: {error}",
                 seconds=min(seconds, own_seconds),
                 other_seconds=other_seconds,
@@ -210,12 +236,12 @@ class Watch(Seen):
 
     def _add(self, event: Clip, new: Sequence[Any] | None) -> None:
         """Record a clip, and the new gradients that it made; inside of a step the optimizer takes these."""
-        place_of = len(self.recorder.events)
         self.recorder.add(event)
         taken = set() if self.recorder.stepping is None else set(event.params)
         if new is None or taken:
             self.settle(event.params)
-        self._made.update({self.mark(x): Made(x, place_of, taken) for x in new or ()})
+        here = self.hands.thread()
+        self._made.update({self.mark(x): Made(x, event, here, taken) for x in new or ()})
 
     def _culprits(self, request: Request, params: Params, before: Sequence[float]) -> tuple[str, ...]:
         """The names of the parameters whose gradients were not finite."""
@@ -228,7 +254,8 @@ class Watch(Seen):
 
     def _params_of(self, request: Request) -> tuple[Params, Params, list[Any]]:
         """The parameters with a gradient, those without, and the gradients; a tensor that is none stands for itself."""
-        by_grad = {self.mark(grad): key for key, x in self.known.items() if (grad := self.grad(x)) is not None}
+        mine = self.hands.mine(self.known, self.known.keys() & {id(x) for x in request.tensors})
+        by_grad = {self.mark(grad): key for key in mine if (grad := self.grad(self.known[key])) is not None}
         filled, without, grads = set(), set(), []
         for x in request.tensors:
             is_param = request.are_params or id(x) in self.known
@@ -278,10 +305,15 @@ class Watch(Seen):
         with self.recorder.quietly():
             self.lines.stop()
             learned = self.learn(params)
-            self.flush(where)
+            self.flush(where, learned)
+            self.hands.take(learned)
+        with self.recorder.hushed():
             result = call()
+        with self.recorder.quietly():
             self.settle(learned)
             self.recorder.add(kind(where=where, params=learned))
+            if kind is Zero:
+                self.hands.release(learned)
         if was_on or kind is Unscale:
             self.watch_lines()
         return result
@@ -292,8 +324,9 @@ class Watch(Seen):
         with self.recorder.quietly():
             self.lines.stop()
             learned = self.learn(params)
-            self.flush(where, closely=True)
-            self._present = self._with_gradients(learned)
+            self.flush(where, learned, closely=True)
+            self.hands.take(learned)
+            self.here.present = self._with_gradients(learned)
         self.recorder.stepping = self
         return learned
 
@@ -304,11 +337,11 @@ class Watch(Seen):
         """Record a step."""
         self.recorder.stepping = None
         with self.recorder.quietly():
-            stepped = (self._present & learned) | self._with_gradients(
-                learned
-            )  # a closure makes them, and a step may remove them
+            # a closure makes them, and a step may remove them
+            stepped = (self.here.present & learned) | self._with_gradients(learned)
             self._close_made(learned)
             self.name(learned)  # the model may be gone when the script ends
+            self.hands.release(learned)
         seconds = self.recorder.since_the_last_step()
         kind = Skip if skipped else Step
         event = kind(where=place(self.framework), params=stepped, name=name, optimizer=optimizer)
@@ -316,6 +349,6 @@ class Watch(Seen):
 
 
 def returned(result: Any) -> float:
-    """The norm that a clip returned; NaN if it returned none."""
-    number = as_number(result)
+    """The norm that a clip returned, or was given; NaN without one."""
+    number = as_number(result.norm if hasattr(result, "norm") and hasattr(result, "grads") else result)
     return math.nan if number is None else number

@@ -56,7 +56,7 @@ def right_closure() -> None:
 
 
 def right_compiled() -> None:
-    """Right: a compiled function clips, and the doctor cannot see it."""
+    """Right: a compiled function clips, which the doctor runs eagerly."""
     model, optimizer, loss = regression()
 
     @torch.compile(backend="eager")

@@ -12,6 +12,7 @@ import pytest
 from gradclip.code.codes import CODES
 from gradclip.doctor.events import Backward, Clip, Event, Skip, Step, Unscale, Unwatched, Write, Zero
 from gradclip.doctor.findings import findings
+from gradclip.doctor.guard import Guard
 from gradclip.doctor.lines import Lines
 from gradclip.doctor.places import Place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
@@ -121,7 +122,7 @@ def test_looking_at_lines_that_write_nothing_ends_soon(monkeypatch: pytest.Monke
     seconds = itertools.count(0.0, 1 / 64)
     monkeypatch.setattr("gradclip.doctor.lines.time.perf_counter", lambda: next(seconds))
     writes, looks = [False], []
-    lines = Lines(lambda place: looks.append(place) or writes[0])
+    lines = Lines(Guard(), lambda place: looks.append(place) or writes[0])
 
     def looked() -> int:
         looks.clear()

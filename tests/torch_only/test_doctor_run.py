@@ -216,10 +216,20 @@ def test_a_picture_without_matplotlib_is_refused_before_the_script_runs(
 
 
 def test_what_it_cannot_watch_is_said() -> None:
-    (unwatched,) = watched.ran("torch", "right_compiled").report["unwatched"]
+    (unwatched,) = watched.ran("torch", "right_compiled", "--compiled").report["unwatched"]
     assert unwatched["what"] == "what a compiled function does inside"
     path, _ = watched.programs("torch")["right_compiled"]
     assert path.read_text().splitlines()[unwatched["line"] - 1].strip() == '@torch.compile(backend="eager")'
+
+
+def test_a_compiled_clip_runs_eagerly_and_is_watched(capsys: pytest.CaptureFixture[str]) -> None:
+    told = watched.ran("torch", "right_compiled")
+    assert told.report["unwatched"] == []
+    assert len(told.report["norms"]) == 6
+    assert [x["what"] for x in told.report["ran_eagerly"]] == ["torch.compile"]
+    assert cli.main(watched.command("torch", "right_compiled", "--steps", "2")) == 0
+    line = "Compiled code ran eagerly, to be watched: torch.compile (right_on_torch.py:"
+    assert line in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -306,7 +316,7 @@ for step in range(4):
     optimizer.zero_grad()
     {context}
         model(torch.randn(8, 4)).square().mean().backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    {clip}
     if dist.get_rank() == 0:
         torch.nn.utils.clip_grad_norm_(model.parameters(), float("inf"))
     optimizer.step()
@@ -314,9 +324,22 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize(("context", "codes"), [("if True:", []), ("with model.no_sync():", ["GD303"])])
-def test_processes_that_disagree(tmp_path: Path, context: str, codes: list[str]) -> None:
-    (tmp_path / "train.py").write_text(RANKS.format(context=context))
+NATIVE = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+GRADS = "[p.grad for p in model.parameters()]"
+#: clips by a norm of gradients that the processes have not exchanged
+BY_OWN_NORM = (
+    NATIVE,
+    f"torch.nn.utils.clip_grads_with_norm_(model.parameters(), 1.0, torch.nn.utils.get_total_norm({GRADS}))",
+    "__import__('gradclip').clip_grad_norm_(model.parameters(), 1.0)",
+)
+
+
+@pytest.mark.parametrize(
+    ("context", "clip", "codes"),
+    [("if True:", NATIVE, []), *(("with model.no_sync():", clip, ["GD303"]) for clip in BY_OWN_NORM)],
+)
+def test_processes_that_disagree(tmp_path: Path, context: str, clip: str, codes: list[str]) -> None:
+    (tmp_path / "train.py").write_text(RANKS.format(context=context, clip=clip))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     options = ["--module", "gradclip", "doctor", "train.py", "--json"]
     done = run(*torchrun, *options, cwd=tmp_path)
