@@ -1,9 +1,13 @@
-"""Whether an expression is a gradient: its name or the source of its value tells."""
+"""Whether an expression is a gradient: its name or the source of its value tells.
+
+A name tells that it may be one. Evidence is its producer (``.grad``, ``grad()``, a tape, a hook) or its consumer (a step).
+"""
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
@@ -17,7 +21,7 @@ _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _GRADIENT = words("grad grads gradient gradients gvs gradvar gradvars dparam dparams dtheta")
 _SOMETHING_ELSE = words(
     "norm norms clip max min requires no use has with enable is scaler scale fn acc accum accumulation steps step action "
-    "actions dqda checkpoint checkpointing penalty normed normalized normalised"
+    "actions dqda checkpoint checkpointing penalty normed normalized normalised hess hessian"
 )
 _BY_HAND = re.compile(r"d([A-Z]\w*|[wbuv]\w{0,2})")  # dW, dWxh, db: names from derivations on paper
 _MAKES = words(
@@ -29,6 +33,9 @@ _KEEPS = words(
     "data clone detach numpy convert_to_tensor asarray array"
 )
 _APPLIES = words("apply_gradients apply apply_updates update")
+_NO_DERIVATIVES = ("numpy.gradient", "torch.gradient", "jax.numpy.gradient")  #: differences of neighbours, as of an image
+_RATE = re.compile(r"(^|[^a-z])(lr|alpha|eta|(learning_?|step_?)?rate|step_?size)([^a-z]|$)", re.IGNORECASE)
+_SECOND = re.compile(r"hess(ian)?", re.IGNORECASE)
 _NORM = re.compile(r"norm", re.IGNORECASE)
 _PARAMETER = re.compile(
     r"^(p|w|b|param|params|parameter|weights?|bias|kernel|theta|var|variables?|embeddings?)\d*$|_(params?|weights?)$"
@@ -38,8 +45,57 @@ _PARAMETER = re.compile(
 class Gradients:
     """Finds gradients by the names and the values in one source."""
 
-    def __init__(self, source: Source, resolver: Resolver, values: Values) -> None:
-        self._source, self._resolver, self._values = source, resolver, values
+    def __init__(self, source: Source, resolver: Resolver, values: Values, *, by_name: bool = True) -> None:
+        """Read a source; without ``by_name`` only the source of a value tells."""
+        self._source, self._resolver, self._values, self._by_name = source, resolver, values, by_name
+
+    def is_shown(self, node: cst.BaseExpression, call: cst.Call) -> bool:
+        """Whether the producer of a value, or the consumer of it or of a call's result, shows that it is a gradient."""
+        shown = self._certain.is_gradient(node)
+        takers = self._values.takers(self._source.function(call))
+        return shown or any(map(self._is_applied, (call, *takers))) or not self._consumed.isdisjoint(self.origins(node))
+
+    @functools.cached_property
+    def _certain(self) -> Gradients:
+        return Gradients(self._source, self._resolver, self._values, by_name=False)
+
+    def origins(self, node: cst.BaseExpression) -> set[str]:
+        """The names in an expression, and those of the collections of which they are items."""
+        found = set()
+        for name in self._source.between(cst.Name, *self._source.outer_span(node)):
+            places = self._resolver.assigned_at(name)
+            key = (Gradients.origins, id(places))
+            found |= {name.value} | self._source.once(key, functools.partial(self._items, places))
+        return found
+
+    def _items(self, places: Sequence[cst.CSTNode]) -> set[str]:
+        """The names in the collections of which some bindings are items, or which a function gets."""
+        found = set()
+        for place in places:
+            given = self._resolver.given(place)
+            values = (
+                self._values.given(place) if isinstance(place, cst.Param) else [given.value] if given and given.each else []
+            )
+            found |= {one.value for value in values for one in self._source.between(cst.Name, *self._source.outer_span(value))}
+        return found
+
+    @functools.cached_property
+    def _consumed(self) -> frozenset[str]:
+        """The names that a step takes: ``apply_updates(updates)``, ``p.grad = g``, ``w -= lr * dw``."""
+        return self._source.once((Gradients, "consumed"), lambda: frozenset(self._steps()))
+
+    def _steps(self) -> Iterator[str]:
+        yield from (name for name, _ in self._applied)
+        source = self._source
+        values = [one.value for one in source.any(cst.Assign) if any(_is_grad(target.target) for target in one.targets)]
+        values += [one.args[0].value for one in source.calls.get("copy_", ()) if one.args and _is_grad(receiver(one))]
+        steps = [
+            one.value for one in source.any(cst.AugAssign) if isinstance(one.operator, (cst.AddAssign, cst.SubtractAssign))
+        ]
+        steps += [one.right for one in source.any(cst.BinaryOperation) if isinstance(one.operator, cst.Subtract)]
+        values += [one for one in steps if _RATE.search(source.code(one))]
+        for value in values:
+            yield from self.origins(value)
 
     def is_gradient(self, node: cst.BaseExpression, depth: int = 6) -> bool:
         """Whether ``node`` is a gradient or several gradients, by name or by value."""
@@ -52,6 +108,8 @@ class Gradients:
                 else self.is_named(node.attr.value)
             )
         if isinstance(node, cst.Name):
+            if _SECOND.search(node.value):
+                return False
             return self.is_named(node.value) or self._comes_from_gradients(node, depth)
         if isinstance(node, cst.Subscript):
             return self.is_gradient(node.value, depth - 1)
@@ -111,15 +169,20 @@ class Gradients:
 
     def is_named(self, name: str) -> bool:
         """Whether a name is a name for gradients."""
+        if not self._by_name:
+            return False
         words = {word.lower() for word in _WORDS.findall(name)}
-        return bool(words & _GRADIENT and not words & _SOMETHING_ELSE) or _BY_HAND.fullmatch(name) is not None
+        derived = _BY_HAND.fullmatch(name) is not None and (
+            name[1].isupper() or name in self._consumed
+        )  # `dw` is a box's width too
+        return bool(words & _GRADIENT and not words & _SOMETHING_ELSE) or derived
 
     def _is_made(self, call: cst.Call, depth: int) -> bool:
         name = last_name(call.func)
         if isinstance(call.func, cst.Call):  # jax.grad(loss)(params)
             return last_name(call.func.func) in ("grad", "value_and_grad")
         if name in _MAKES:
-            return True
+            return self._resolver.name(call.func) not in _NO_DERIVATIVES
         if name not in _KEEPS:
             return False
         values = [argument.value for argument in call.args]
@@ -129,7 +192,8 @@ class Gradients:
     def _comes_from_gradients(self, name: cst.Name, depth: int) -> bool:
         places = self._resolver.assigned_at(name)
         binding = self._source.once(
-            (Gradients._comes_from_gradients, id(places), depth), lambda: [p for p in places if self._binds_gradient(p, depth)]
+            (Gradients._comes_from_gradients, id(places), depth, self._by_name),
+            lambda: [p for p in places if self._binds_gradient(p, depth)],
         )
         return any(not self._is_in_value(name, place) for place in binding)
 
@@ -156,6 +220,12 @@ class Gradients:
         """Whether torch calls a function with the gradient: ``tensor.register_hook(lambda g: ...)``."""
         function = self._source.function(place)
         return any(last_name(call.func) == "register_hook" for call in self._values.takers(function))
+
+
+def _is_grad(node: cst.CSTNode | None) -> bool:
+    """Whether it is ``p.grad``, or its data."""
+    parts = dotted(node) if node is not None else None
+    return parts is not None and "grad" in parts[1:]
 
 
 def mentions_norm(text: str) -> bool:

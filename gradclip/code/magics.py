@@ -1,4 +1,7 @@
-"""IPython's additions to Python in a cell (``%time``, ``!ls``, ``help?``): names replace them so that Python can parse it."""
+"""IPython's additions to Python in a cell (``%time``, ``!ls``, ``help?``): names replace them so that Python can parse it.
+
+An import from ``__future__`` is one: it begins a cell, which need not be the first.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ __all__ = ["Magics", "parsed"]
 #: cell magics whose body is Python that runs in the notebook
 _PYTHON = frozenset({"capture", "debug", "lprun", "memit", "mprun", "prun", "time", "timeit"})
 _LINE = re.compile(
-    r"""(?P<before>\s*)(?P<magic>[%!?,;/].*|(?:[%\w.*]+)\?{1,2}\s*$)"""  # %cd .., !ls, ?f, /f 1, f?, f??
+    r"""(?P<before>\s*)(?P<magic>[%!?,;/].*|(?:[%\w.*]+)\?{1,2}\s*$"""  # %cd .., !ls, ?f, /f 1, f?, f??
+    r"""|from[ ]__future__[ ]import[ ][\w, ]+(?:\#.*)?)"""
     r"""|(?P<target>\s*[^=\n"'#]*=\s*)(?P<right>[%!].*)"""  # files = !ls
 )
 _PIECE = re.compile(
@@ -40,7 +44,7 @@ class Magics:
 
         If a magic passes the cell to another language, the top is the entire cell.
         """
-        if parsed(text) is not None:
+        if parsed(text) is not None and "from __future__ import" not in text:
             return "", text
         lines = text.splitlines(keepends=True)
         name = re.match(r"\s*%%(\w+)", text)

@@ -6,6 +6,8 @@ LibCST's parser is native code and recursive: a tree that is too deep ends the p
 from __future__ import annotations
 
 import ast
+import re
+import sys
 import warnings
 
 import libcst as cst
@@ -14,6 +16,10 @@ from gradclip.code.model import SourceError
 
 __all__ = ["module", "tree"]
 
+_RUNS = sys.version_info[:2]
+_NEWER = {  #: newer syntax, by a line of it or by the message of an older parser
+    (3, 12): re.compile(r"^\s*type \w+(\[.*\])?\s*=|^\s*((async )?def|class) \w+\[[^]]*\]\s*[(:]|^f-string: "),
+}
 _DEEP = "nested too deeply to be read"
 _DEEPEST = 500  #: levels; LibCST takes a stack of 8 MiB at about 4000 levels of the largest construct, a lambda
 _DEEPEST_PATTERN = 16  #: levels of patterns in a ``match``: each level takes LibCST's parser several times as long
@@ -33,13 +39,26 @@ def tree(text: str) -> ast.Module:
         raise SourceError(_DEEP) from None
     except SyntaxError as error:
         deep = "too many nested" in error.msg
-        message = _DEEP if deep else f"It is not Python 3: {error.msg}."
+        newer = _needed(error)
+        message = (
+            f"It needs Python {newer} to be read; this is {_RUNS[0]}.{_RUNS[1]}."
+            if newer
+            else f"It is not Python 3: {error.msg}."
+        )
+        message = _DEEP if deep else message
         raise SourceError(message, error.lineno or 0, error.offset or 0) from None
     except ValueError as error:  # a null byte, a lone surrogate
         raise SourceError(f"It is not Python 3: {error}.") from None
     if _is_too_deep(made):
         raise SourceError(_DEEP)
     return made
+
+
+def _needed(error: SyntaxError) -> str:
+    """The Python whose syntax an error may be of, if it is newer than this one; "" for any other error."""
+    line = error.text or ""
+    found = (version for version, told in _NEWER.items() if version > _RUNS and (told.search(line) or told.search(error.msg)))
+    return next((f"{major}.{minor}" for major, minor in found), "")
 
 
 def module(text: str) -> cst.Module:

@@ -307,7 +307,7 @@ def test_what_the_chinese_article_says_to_leave_out_is_found() -> None:
     [
         ("a coefficient with an epsilon", "gradclip.clip_grad_norm_(params, max_norm)"),
         ("an augmented product", "paddle_rules.clip_grad_by_global_norm(theta)"),
-        ("a maximum of a norm and a limit", "gradclip.dialects.paddle.clip_grad_by_global_norm(max_grad_norm)"),
+        ("a maximum of a norm and a limit", "gradclip.clip_grads_with_norm_(params, max_grad_norm, global_grad_norm)"),
     ],
 )
 def test_the_epsilon_says_the_dialect(name: str, dialect: str) -> None:

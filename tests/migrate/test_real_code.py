@@ -43,8 +43,10 @@ FOUND = {
     ),
     "a function with a name, over the items": (
         """
+        import jax
         import jax.numpy as jnp
-        def clip(grads, c):
+        def clip(loss, params, c):
+            grads = jax.grad(loss)(params)
             return {k: jnp.clip(x, -c, c) for k, x in grads.items()}
         """,
         ["GM401 rewritten"],

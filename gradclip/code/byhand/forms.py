@@ -7,6 +7,7 @@ and calls of the source's own functions for what these return. A minimum and a m
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Mapping, Sequence
 
@@ -32,10 +33,12 @@ _ELEMENTWISE = (
     vocabulary.EXTREMES | vocabulary.DOTS | vocabulary.PRODUCTS.keys() | vocabulary.POWERS.keys() | words("add pow power")
 )
 _MEASURED = re.compile(
-    r"(?!.*((layer|batch|instance|group|rms|weight|spectral|param|max|clip|pp?|w|x)_?norm|normal))\w*norms?(_\w+)?\d*|total",
+    r"(?!.*((layer|batch|instance|group|rms|weight|spectral|param|max|clip|pp?|w|x)_?norm|normal|norm_?(type|ord)))\w*norms?(_\w+)?\d*|total",
     re.IGNORECASE,
 )
 _LIMITS = re.compile(r"(?!grad\w*_?norm|g_?norm|un?clip|pre_?clip)\w*(clip|max|limit|thresh|cutoff)", re.IGNORECASE)
+_NO_LIMIT = re.compile(r"None|([\w.]+\.)?inf|float\([\"']inf(inity)?[\"']\)")
+_EARLIER = 4  #: values of a name to look at before its last one
 _DEPTH = 24  #: names and functions to follow, one within another
 _MODULES = words(
     "np jnp jax lax torch th tf tensorflow math K F nn linalg utils optax paddle numpy keras ops"
@@ -49,6 +52,7 @@ class Forms:
     def __init__(self, context: Context) -> None:
         self._source, self._resolver, self._values = context.source, context.resolver, context.values
         self._made: dict[cst.CSTNode, Form] = {}
+        self._lint = context.options.lint
 
     def of(self, node: cst.BaseExpression, depth: int = _DEPTH) -> Form:
         """The form of an expression."""
@@ -79,6 +83,9 @@ class Forms:
         if isinstance(node, cst.BinaryOperation):
             return self._operation(node, depth)
         if isinstance(node, cst.IfExp):
+            kept = self._given(node)
+            if kept is not None:
+                return self.of(kept, depth)
             return Form("choice", (self.of(node.body, depth), self.of(node.orelse, depth)), node=node.test)
         if isinstance(node, _COMPREHENSIONS):
             return self.of(node.elt, depth)
@@ -91,6 +98,12 @@ class Forms:
             return self.of(node.target, depth) if made.op == "name" else made
         return self._call(node, depth) if isinstance(node, cst.Call) else self._named(node)
 
+    def _given(self, node: cst.IfExp) -> cst.BaseExpression | None:
+        """``limit`` in ``inf if limit is None else limit``; None for any other choice."""
+        sides = (node.body, node.orelse), (node.orelse, node.body)
+        tested = "None" in self._source.code(node.test)
+        return next((one for one, other in sides if tested and _NO_LIMIT.fullmatch(self._source.code(other))), None)
+
     def _named(self, node: cst.BaseExpression) -> Form:
         text = self._source.one_line(node)
         last = last_word(text.partition("[")[0])
@@ -99,6 +112,27 @@ class Forms:
         return Form("name", value=text, node=node)
 
     def _name(self, node: cst.Name, depth: int) -> Form:
+        made = self._bound(node, depth)
+        return (self._before(node, depth) or made) if made.op == "name" and not self._lint else made
+
+    def _before(self, node: cst.Name, depth: int) -> Form | None:
+        """The norm that a name stood for before a value that says nothing: ``n = reduced(n)``, ``n *= 2``."""
+        last = self._values.last(node)
+        places, starts = self._resolver.ordered_at(node)
+        number = bisect.bisect_left(starts, self._source.start(last)) if last is not None else 0
+        for place in reversed(places[max(0, number - _EARLIER) : number]):
+            if self._source.function(place) is not self._source.function(places[number]):
+                break
+            value, holder = self._resolver.value(place), self._source.parents.get(place)
+            made = self.of(value, depth) if value is not None else None
+            if isinstance(holder, cst.AugAssign):
+                made = self._total(holder.value, "l2", depth)
+            if made is not None and (kind := power_of_norm(made)):
+                norm = made if made.op == "norm" else made.parts[0]
+                return product((Form("norm", norm.parts, "given", norm.node), kind))
+        return None
+
+    def _bound(self, node: cst.Name, depth: int) -> Form:
         place = self._values.last(node)
         value = self._resolver.value(place)
         if value is not None and self._is_before(value, node):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from gradclip.code.byhand.advice import advice
 from gradclip.code.byhand.algebra import (
     Clip,
     Form,
@@ -23,19 +24,16 @@ from gradclip.code.byhand.algebra import (
     is_trivial,
     last_word,
     leaves,
-    names,
     norm_of,
     ratio,
-    text,
     unbounded,
 )
 from gradclip.code.byhand.conditions import Conditions
-from gradclip.code.byhand.forms import Forms, epsilon
+from gradclip.code.byhand.forms import Forms
 from gradclip.code.found import Context, Decision, Finding, manual
 from gradclip.code.source import Source, last_name, once, words
 from gradclip.code.traps.iterators import exhausted
 from gradclip.code.traps.results import dropped
-from gradclip.natives import BY_CODE
 
 __all__ = ["ByNorm", "clips"]
 
@@ -45,8 +43,6 @@ _OF_GRADIENTS = re.compile(
     re.IGNORECASE,
 )
 _GRADIENT = re.compile(r"\b(\w*_)?(grads?|gradients?|updates)\b|\bd[A-Z]\w*\b|\bg\b")
-_FOLLOWS = re.compile(r"(^|_)(avg|average|ema|mean|median|quantile|percentile|history|running|moving)(_|$)", re.IGNORECASE)
-_PARAMETER = re.compile(r"\b(p|w|pp?_?norm|param\w*|weights?\w*|w_norm|unit_norm)\b")
 _MOST = 3  #: names to follow
 
 
@@ -215,7 +211,7 @@ class _Matcher:
             if not (known and (named or path.scales or known == "value")) and not (path.scales and named):
                 return None
             places = [place for place, _ in path.reached]
-            return ByNorm(self._context, node, places, self._mistake(places) or self._by_hand(node, clip))
+            return ByNorm(self._context, node, places, self._mistake(places) or advice(node, clip, self._forms, self._context))
         in_place = path.in_place and (known == "value" or re.match(r"(global|total|grads?)_", str(found.norm.parts[0].value)))
         if path.scales and (has_limit(found.limit) or (in_place and found.limit.op == "number" and found.limit.value != 1)):
             if self._is_bounded_by_a_condition(path, Clip(_ANY, found.norm)):
@@ -244,31 +240,6 @@ class _Matcher:
                 if isinstance(over, (cst.Name, cst.Attribute)) and (one := exhausted(over, outer, self._context, torch=torch)):
                     return one
         return None
-
-    def _by_hand(self, node: cst.BaseExpression, clip: Clip) -> Finding:
-        """What a clip computes, and the rule that has this meaning."""
-        limit, norm = text(clip.limit), clip.norm
-        function = self._source.within(node, cst.FunctionDef)
-        adaptive = function is not None and re.search(r"agc|adaptive|unit_?wise", function.name.value, re.IGNORECASE)
-        if adaptive or any(self._is_of_a_parameter(part) for part in leaves(clip.limit)):
-            reason = (
-                "Each unit of a gradient is clipped relative to its parameter's norm: this is adaptive clipping, written out."
-            )
-            advice = f"The rule is gradclip.dialects.{BY_CODE['GO504'].dialect}; gradclip.clip takes the parameters for it too."
-            advice += " Its units are columns: look which units the norm has here."
-        elif norm.value == "rms":
-            reason = "Each gradient is clipped by its root mean square, written out."
-            advice = f"The rule is gradclip.dialects.optax.clip_by_block_rms({limit}): pass it to gradclip.clip."
-        elif any(_FOLLOWS.search(name) for name in names(clip.limit)):
-            reason = f"A clip by norm, written out, with a limit that follows the run: `{limit}`."
-            advice = "gradclip.limits has limits that follow the run; a rule takes one in place of a number."
-        else:
-            eps = epsilon(node, self._context)
-            dialect = "torch.clip_grad_norm" if eps else "paddle.clip_grad_by_global_norm"
-            reason, made = "", f"gradclip.dialects.{dialect}({limit})"
-            advice = f"For one norm over all gradients the rule is {made}: pass it to gradclip.clip or gradclip.clip_."
-            advice += "" if eps in ("", "1e-06") else f" Its epsilon is 1e-6, not {eps}."
-        return Finding("GM402", reason, advice)
 
     def _bounded(self, node: cst.CSTNode, form: Form) -> Clip | None:
         """The clip, if a form is one without the code around it."""
@@ -310,13 +281,9 @@ class _Matcher:
             return "name" if _OF_GRADIENTS.fullmatch(last_word(text.partition("[")[0])) else ""
         node = norm.parts[0].node or norm.node
         told = isinstance(node, cst.BaseExpression) and self._context.gradients.is_gradient(node)
+        if not told and isinstance(node, cst.BaseExpression) and not self._context.options.lint:
+            told = any(_GRADIENT.search(name) for name in self._context.gradients.origins(node))  # `u` of `updates`
         return "value" if told or _GRADIENT.search(text) else ""
-
-    def _is_of_a_parameter(self, leaf: Form) -> bool:
-        if leaf.op != "norm":
-            return False
-        text = str(leaf.parts[0].value) if leaf.parts else ""
-        return _PARAMETER.search(text) is not None and "grad" not in text
 
     def _is_without_gradients(self, node: cst.CSTNode) -> bool:
         """Whether a function mentions no gradients: then it projects parameters onto a ball."""

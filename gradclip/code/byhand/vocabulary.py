@@ -9,6 +9,7 @@ import libcst as cst
 from gradclip.code.source import words
 
 __all__ = [
+    "BOUNDS",
     "CASTS",
     "CHOICES",
     "CLAMPS",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 _LOW, _HIGH = words("min a_min min_value clip_value_min"), words("max a_max max_value clip_value_max")
+BOUNDS = _LOW | _HIGH
 FIRST = words("input_tensor input x a tensor inputs t_list")  #: the names of a first argument
 
 CASTS = words(  #: a tensor in another dtype, in another place, or of another type

@@ -67,7 +67,7 @@ def read(source: str, options: Options, do: Callable[[Context], Migrated]) -> Mi
         SourceError: if the source is not Python 3.
     """
     lower = source.lower()
-    if not any(word in lower for word in _WORDS):
+    if not any(word in lower for word in _WORDS) and not ("grad" in lower and ("sqrt" in lower or "** 0.5" in lower)):
         return Migrated(source)
     mark = _BOM if source.startswith(_BOM) else ""
     collects = gc.isenabled()

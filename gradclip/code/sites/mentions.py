@@ -26,6 +26,7 @@ METHODS = FUNCTIONS | words(
     "unscale_and_clip_grads clip_grad_by_norm clip_grad_by_value"
 )
 _FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "tf_keras", "paddle", "optax", "jax", "flax"})
+_USUAL = {"tf": "tensorflow", "th": "torch", "jnp": "jax.numpy"}  #: the usual names of modules
 _MODULES = words("torch th nn utils tf tensorflow keras paddle fluid optax jax jnp")  # the usual local names
 _PATCHES = words("patch setattr delattr object")  # mock's, pytest's monkeypatch's, and the builtins
 _RUNS = words("eval exec compile timeit Timer")  # functions that run a string as code, or compile it
@@ -72,7 +73,17 @@ def _named(node: cst.Call, name: str, context: Context) -> Decision:
     if names.local:
         return unchanged(node, "GM207")
     where = sorted(names.qualified)[0]
+    if native := _reexported(where):
+        reason = f"`{written}` is {native}, if {where.removesuffix('.' + name)} is that library."
+        return manual(node, Finding("GM201", reason, "Import the library here, and run the migration again."))
     return unchanged(node, "GM207", f"{where} is a function of another library, or the project's own.")
+
+
+def _reexported(qualified: str) -> str:
+    """The native that a module of the project passes on: ``from pkg.env import tf``; "" for a function of its own."""
+    parts = qualified.split(".")
+    tails = (".".join((_USUAL.get(parts[at], parts[at]), *parts[at + 1 :])) for at in range(1, len(parts) - 1))
+    return next((tail for tail in tails if tail in BY_NAME), "")
 
 
 def _from_nowhere(written: str, context: Context) -> Finding:

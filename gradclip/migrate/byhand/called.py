@@ -12,9 +12,9 @@ from gradclip.code.byhand.vocabulary import COMPARES, FIRST, OPERATORS
 from gradclip.code.resolve import Resolver
 from gradclip.code.source import last_name, receiver
 
-__all__ = ["adds", "larger_first", "read"]
+__all__ = ["KNOWN", "adds", "larger_first", "read"]
 
-_KNOWN = re.compile(r"(numpy|jax|tensorflow|torch|paddle|keras|optax|math|builtins|cupy|operator|functools)\b")
+KNOWN = re.compile(r"(numpy|jax|tensorflow|torch|paddle|keras|optax|math|builtins|cupy|operator|functools)\b")
 _KEEPS = ("squeeze", "all")
 
 
@@ -28,7 +28,7 @@ def read(node: cst.Call, resolver: Resolver) -> tuple[str, list[cst.BaseExpressi
         given = [told.pop(name) for name in [*told][:1] if name in FIRST]
     name = resolver.name(node.func)
     if name:
-        return (name.rpartition(".")[2] if _KNOWN.match(name) else ""), given, told
+        return (name.rpartition(".")[2] if KNOWN.match(name) else ""), given, told
     owner = receiver(node)
     if owner is not None and not resolver.names(owner).qualified:
         return last_name(node.func), [owner, *given], told

@@ -42,10 +42,17 @@ class Certain:
         """The value that ``name = value`` binds."""
         return self._resolver.value(place)
 
+    def function_at(self, place: cst.CSTNode | None) -> cst.CSTNode | None:
+        """The function or the value that a place binds."""
+        return place if isinstance(place, cst.FunctionDef) else self.value(place)
+
+    def called(self, node: cst.BaseExpression) -> cst.CSTNode | None:
+        """The function that an expression is: a lambda, or what its name stands for."""
+        return self.function_at(self.place(node)) if isinstance(node, cst.Name) else node
+
     def function(self, node: cst.BaseExpression) -> tuple[Sequence[cst.Param], cst.BaseExpression] | None:
         """The parameters and the returned value of a lambda, or of a function with one ``return``, at its end."""
-        place = self.place(node) if isinstance(node, cst.Name) else node
-        value = place if isinstance(place, cst.FunctionDef) or place is node else self.value(place)
+        value = self.called(node)
         if not isinstance(value, (cst.FunctionDef, cst.Lambda)) or not _is_simple(value.params):
             return None
         if isinstance(value, cst.Lambda):

@@ -51,10 +51,11 @@ class Exact:
         self._depth = 0
         self.read: set[cst.CSTNode] = set()  #: the bindings whose values it has followed
         self.opaque: list[cst.BaseExpression] = []  #: the parts that stay as they are
+        self.entered: set[cst.CSTNode] = set()  #: the functions whose values it has followed
 
     def again(self, node: cst.BaseExpression) -> Form:
-        """The form of an expression, with fresh ``read`` and ``opaque``."""
-        self.read, self.opaque = set(), []
+        """The form of an expression, with fresh ``read``, ``opaque`` and ``entered``."""
+        self.read, self.opaque, self.entered = set(), [], set()
         return self.of(node)
 
     def of(self, node: cst.BaseExpression) -> Form:
@@ -253,6 +254,8 @@ class Exact:
     def _clamped(self, given: Sequence[cst.BaseExpression], told: Mapping[str, cst.BaseExpression]) -> Form | None:
         """A coefficient with an upper bound, and with no lower bound over 0."""
         low, high = vocabulary.bounds(given, told)
+        if len(given) > 3 or not told.keys() <= vocabulary.BOUNDS:
+            return None  # it may write to `out`
         least = number(low) if low is not None else None
         open_ = low is None or literal(low) is None or (least is not None and least <= 0)
         return extreme("min", self.of(given[0]), self.of(high)) if open_ and high is not None else None
@@ -294,6 +297,7 @@ class Exact:
         parameters, body = inner
         if len(parameters) != 1:
             return self._opaque(node)
+        self._enter(function)
         if isinstance(function, cst.Name) and (place := self.certain.place(function)) is not None:
             self.read.add(place)
         return Form("list", (self._within(parameters, [Form("item", (collection,))], body), collection), node=node)
@@ -304,7 +308,13 @@ class Exact:
         if inner is None or any(a.keyword is not None or a.star for a in node.args) or len(inner[0]) != len(node.args):
             return None
         made = self._within(inner[0], [self._collection(argument.value) for argument in node.args], inner[1])
+        if says_more(made):
+            self._enter(node.func)
         return made if says_more(made) else None
+
+    def _enter(self, function: cst.BaseExpression) -> None:
+        called = self.certain.called(function)
+        self.entered |= {called} if called is not None else set()
 
     def _within(self, parameters: Sequence[cst.Param], values: Sequence[Form], body: cst.BaseExpression) -> Form:
         before = self._given

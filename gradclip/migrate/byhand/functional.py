@@ -15,13 +15,14 @@ import libcst as cst
 
 from gradclip.code.byhand.algebra import Form, leaves, product
 from gradclip.code.found import Context
+from gradclip.code.resolve import Resolver
 from gradclip.code.source import last_name, receiver
 from gradclip.migrate.byhand.coefficients import Clipped, Coefficients, is_short
 from gradclip.migrate.byhand.exact import Exact
 from gradclip.migrate.byhand.guards import without_guard
 from gradclip.migrate.byhand.measures import is_tensor
 
-__all__ = ["Exactly", "Functional"]
+__all__ = ["Exactly", "Functional", "is_no_grad"]
 
 _METHODS = {"mul_": 1.0, "div_": -1.0, "multiply_": 1.0, "divide_": -1.0, "set_value": 0.0, "copy_": 0.0}
 _EXPRESSIONS = (cst.Call, cst.BinaryOperation, cst.ListComp, cst.GeneratorExp, cst.IfExp)
@@ -137,7 +138,7 @@ class Functional:
         return made if read.issuperset(before) else None
 
     def _scaling(self, site: cst.CSTNode, inner: cst.CSTNode | None, test: cst.BaseExpression | None) -> Exactly | None:
-        if isinstance(inner, cst.With) and all(_is_no_grad(one.item) for one in inner.items):
+        if isinstance(inner, cst.With) and all(is_no_grad(one.item, self._resolver) for one in inner.items):
             inner = _only(inner.body)
         if isinstance(inner, cst.For):
             loop, lines = inner, without_guard(inner)
@@ -234,8 +235,9 @@ class Functional:
         return next((self._source.code(one) for one in nodes if self.exact.of(one) == tensor), "")
 
 
-def _is_no_grad(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Call) and last_name(node.func) == "no_grad"
+def is_no_grad(node: cst.BaseExpression, resolver: Resolver) -> bool:
+    """Whether it is torch's or Paddle's context without gradients."""
+    return isinstance(node, cst.Call) and not node.args and resolver.name(node.func) in ("torch.no_grad", "paddle.no_grad")
 
 
 def _collection_of(form: Form, value: cst.BaseExpression) -> cst.BaseExpression | None:

@@ -8,12 +8,13 @@ import libcst as cst
 
 from gradclip.code.byhand.norms import ByNorm
 from gradclip.code.byhand.vocabulary import LEAVES
-from gradclip.code.found import Context
+from gradclip.code.found import Context, Decision, Finding, manual
 from gradclip.code.model import Verdict
 from gradclip.code.source import Edit, last_name
 from gradclip.migrate.byhand.coefficients import EPSILON, Clipped
 from gradclip.migrate.byhand.exact import Exact
 from gradclip.migrate.byhand.functional import Exactly, Functional
+from gradclip.migrate.byhand.stretch import broken
 from gradclip.migrate.codemod.decision import Need, Rewrite
 from gradclip.migrate.codemod.imports import beside_torch, spell
 from gradclip.migrate.codemod.legacy import is_legacy
@@ -34,15 +35,20 @@ _TOPS = {
 }
 
 
-def rewritten(found: ByNorm) -> Rewrite | None:
-    """The call of gradclip; None if the clip's value is not certain, or no dialect has it."""
+def rewritten(found: ByNorm) -> Decision | None:
+    """The call of gradclip, or what keeps a clip from one; None if the clip's value is not certain, or no dialect has it."""
     context, options = found.context, found.context.options
     framework = _framework(context)
     if not framework or options.to != "gradclip" or found.finding.code != "GM402":
         return None
     functional = context.source.once(rewritten, lambda: Functional(context, framework))
-    made = (_call(one, found, functional.exact) for one in functional.clips(found.places))
-    return next((one for one in made if one is not None), None)
+    kept: Decision | None = None
+    for one in functional.clips(found.places):
+        made = _call(one, found, functional.exact)
+        if isinstance(made, Rewrite):
+            return made
+        kept = kept or made
+    return kept
 
 
 def _framework(context: Context) -> str:
@@ -53,8 +59,11 @@ def _framework(context: Context) -> str:
     return next((_TOPS[one] for one in _TOPS if one in modules), "")
 
 
-def _call(one: Exactly, found: ByNorm, exact: Exact) -> Rewrite | None:
+def _call(one: Exactly, found: ByNorm, exact: Exact) -> Decision | None:
     """The call in place of an expression or a statement; None if a part may have another value there."""
+    between = broken(one, exact, found.context)
+    if between is not None:
+        return manual(found.node, _kept(one, between, exact, found.context))
     site, clip, source, sources = one.site, one.clip, found.context.source, found.context.options.sources
     returns_norm = one.framework == "torch" and not one.keeps
     left = remains(site, f"{one.tensors} {clip.limit}", clip.norm if returns_norm else None, exact, found.context)
@@ -80,6 +89,20 @@ def _call(one: Exactly, found: ByNorm, exact: Exact) -> Rewrite | None:
         needs=beside_torch(needs, found.context) if returns_norm else needs,
         assumption="; ".join(filter(None, (_assumed(clip, by_if=returns_norm), _read_twice(one, found.context)))),
     )
+
+
+def _kept(one: Exactly, between: cst.CSTNode, exact: Exact, context: Context) -> Finding:
+    """Why a clip by hand stays: something that runs between its lines."""
+    shown = context.source.shown(between)
+    reason = f"A clip by norm, written out; {shown} runs between its first and its last line, and may change the norm"
+    reason += " or the gradients."
+    values = ((place, exact.certain.value(place)) for place in [*exact.read])
+    named = (context.source.code(place) for place, value in values if value is not None and exact.of(value) == one.clip.norm)
+    name = next(named, "norm")
+    call = f"gradclip.clip_grads_with_norm_({one.tensors}, {one.clip.limit}, {name})"
+    if one.keeps:
+        call = f"gradclip.scale_by_norm({one.tensors}, rule, {name}).grads"
+    return Finding("GM402", reason, f"If it changes the norm, write: {call}. If it changes nothing, move it out of the clip.")
 
 
 def _of_norm(clip: Clipped, replaced: str) -> str:

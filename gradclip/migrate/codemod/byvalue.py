@@ -18,7 +18,9 @@ __all__ = ["rewritten"]
 
 
 def rewritten(found: ByValue) -> Rewrite | None:
-    """The call of gradclip; None if the clip is left to a person."""
+    """The call of gradclip; None if the clip is left to a person: a name alone does not show that something is a gradient."""
+    if not found.context.gradients.is_shown(found.clipped, found.node):
+        return None
     return _clamp(found) or _bounded(found) or _in_array(found)
 
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import libcst as cst
 
 from gradclip.code.byhand.algebra import Form
-from gradclip.code.byhand.vocabulary import LEAVES
 from gradclip.code.found import Context
-from gradclip.code.source import Edit, Source, last_name, target_names
+from gradclip.code.source import Edit, Source
 from gradclip.migrate.byhand.certain import LOOPS
 from gradclip.migrate.byhand.exact import Exact
 from gradclip.migrate.byhand.guards import without_guard
@@ -52,8 +51,7 @@ def remains(site: cst.CSTNode, call: str, norm: Form | None, exact: Exact, conte
     loop = next((one for one in source.ancestors(site) if isinstance(one, LOOPS)), None)
     if loop is not None and any(loop not in source.ancestors(place) for place in here):
         return None
-    begin = min(map(source.start, here), default=source.start(site))
-    if any(_is_bound_again(node, site, context) for node in exact.opaque) or _is_written(begin, site, here, exact, context):
+    if any(_is_bound_again(node, site, context) for node in exact.opaque):
         return None
     return _removed(site, [place for place in here if not _reads(call, place)], norm, exact, source)
 
@@ -86,48 +84,6 @@ def _is_bound_again(node: cst.BaseExpression, site: cst.CSTNode, context: Contex
     code = source.code(node)
     targets = source.between(cst.AssignTarget, start, stop)
     return isinstance(node, cst.Attribute) and any(source.code(one.target) == code for one in targets)
-
-
-def _is_written(begin: int, site: cst.CSTNode, here: Sequence[cst.CSTNode], exact: Exact, context: Context) -> bool:
-    """Whether something between writes in place: then a gradient may not be the one whose norm was taken."""
-    source = context.source
-    stop = source.start(site)
-
-    around = {site, *source.ancestors(site)}
-    read = {source.within(place, cst.SimpleStatementLine) for place in here}
-    written: list[cst.CSTNode] = [*source.between(cst.AugAssign, begin, stop)]
-    targets = (one.target for one in source.between(cst.AssignTarget, begin, stop))
-    written += [one for one in targets if isinstance(one, cst.Subscript) or last_name(one) in _GRADIENTS]
-    written += [one for one in source.between(cst.Call, begin, stop) if last_name(one.func).endswith("_")]
-    names = {one.value for part in exact.opaque for one in source.between(cst.Name, *source.span(part))}
-    listed = (place for place in here if _is_list(exact.certain.value(place)))  # `new` of `new = list(grads)`
-    names |= {name.value for place in listed if (name := _name(place)) is not None}
-    for loop in source.between(cst.For, begin, stop):
-        if any(one.value in names for one in source.between(cst.Name, *source.span(loop.iter))):
-            names |= target_names(loop.target)
-    calls: list[cst.CSTNode] = [*source.between(cst.Expr, begin, stop), *source.between(cst.Del, begin, stop)]
-    if not {"jax", "tensorflow"} & context.resolver.modules:  # their arrays never change
-        calls += [one for one in source.between(cst.Assign, begin, stop) if _is_own(one.value, context)]
-    written += [one for one in calls if _may_write(one, names, source)]
-    return any(source.function(one) in around and source.within(one, cst.SimpleStatementLine) not in read for one in written)
-
-
-def _is_list(value: cst.BaseExpression | None) -> bool:
-    """Whether a value is a new list with the elements of another."""
-    return isinstance(value, cst.Call) and last_name(value.func) in LEAVES
-
-
-def _is_own(value: cst.BaseExpression, context: Context) -> bool:
-    """Whether a value is what a function of the source returns, which may also write."""
-    return isinstance(value, cst.Call) and not context.resolver.name(value.func)
-
-
-def _may_write(node: cst.CSTNode, names: set[str], source: Source) -> bool:
-    """Whether a statement may change what one of some names stands for: ``grads.pop()``, ``noise(grads)``, ``del grads[0]``."""
-    call = node.value if isinstance(node, (cst.Expr, cst.Assign)) else node
-    if not isinstance(call, (cst.Call, cst.Del)) or (isinstance(call, cst.Call) and last_name(call.func) == "print"):
-        return False
-    return any(one.value in names for one in source.between(cst.Name, *source.span(call)))
 
 
 def _removed(site: cst.CSTNode, here: Sequence[cst.CSTNode], norm: Form | None, exact: Exact, source: Source) -> Remains:
@@ -167,9 +123,14 @@ def _by_name(places: Sequence[cst.CSTNode], source: Source) -> dict[str, list[cs
 def _is_last(
     place: cst.CSTNode, uses: Sequence[cst.CSTNode], norm: Form | None, site: cst.CSTNode, exact: Exact, source: Source
 ) -> bool:
-    """Whether a binding is of the norm, and nothing reads it between the binding and the site."""
+    """Whether a binding is of the norm, and nothing reads it between the binding and the site, or without the site."""
     value = exact.certain.value(place)
     if norm is None or value is None or exact.of(value) != norm:
+        return False
+    if source.within(place, cst.IndentedBlock, cst.Module) is not source.within(site, cst.IndentedBlock, cst.Module):
+        return False
+    leaves: list[type[cst.CSTNode]] = [cst.Break, cst.Continue, *([cst.Return] if isinstance(place, cst.Attribute) else [])]
+    if any(source.between(kind, source.start(place), source.start(site)) for kind in leaves):
         return False
     return not any(source.start(place) <= source.start(use) < source.start(site) for use in uses)
 

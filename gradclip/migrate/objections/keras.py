@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import libcst as cst
+
 from gradclip.code.bind import keywords, literal, number
 from gradclip.code.found import ApiCall, Finding
-from gradclip.code.source import last_name
+from gradclip.code.source import Source, last_name
 from gradclip.migrate.objections.elsewhere import rule
 from gradclip.natives import Kind
 
@@ -20,6 +22,9 @@ def check(found: ApiCall) -> Finding | None:
     if found.api.framework != "keras" or found.api.kind is not Kind.KEYWORD:
         return None
     keyword = found.api.keyword
+    if by_hand := _set_later(found.context.source, keyword):
+        reason = f"`{by_hand}` sets it too, and an optimizer that clipped() wraps has no {keyword}."
+        return Finding("GM504", reason, "Change both: set the limit in one place, in the rule of gradclip.clipped.")
     module = next((module for module in _MODULES if found.name.startswith(module)), None)
     given = {*keywords(found.call)}
     old = _old(found, given)
@@ -36,6 +41,13 @@ def check(found: ApiCall) -> Finding | None:
         what = f"`{found.context.source.code(value)}` may be None or 0, which switch the clip off in Keras."
         return Finding("GM114", what, f"Where it is a number above 0, write: {_line(found)}.")
     return None
+
+
+def _set_later(source: Source, keyword: str) -> str:
+    """The assignment that gives an optimizer the keyword by hand; "" if there is none."""
+    targets = (one.target for one in source.any(cst.AssignTarget))
+    set_there = (one for one in targets if isinstance(one, cst.Attribute) and one.attr.value == keyword)
+    return next((source.code(one) for one in set_there if last_name(one.value) != "self"), "")
 
 
 def assumption(found: ApiCall) -> str:

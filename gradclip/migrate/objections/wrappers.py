@@ -42,6 +42,8 @@ def check(found: ApiCall) -> Finding | None:
         if any(name == module or name.startswith(module + ".") for name in used):
             if "shards" in whose and (found.clips_by_value or is_left_over(found)):
                 continue  # clipping by value works on each shard alone; or another branch clips the shards
+            if "FSDP" in whose and any(name.endswith(".fully_shard") for name in used):
+                own = f"gradclip.clip_grad_norm_, or torch's, on what fully_shard wraps; {own} is FSDP1's"
             return _finding(whose, own, found)
     return _finding(*_WRAPPERS["accelerate.Accelerator"], found) if _is_accelerated(found) else None
 

@@ -9,44 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from migrate.by_hand import agrees, refuses, source
+from migrate.forms import JAX_NORMS as NORMS
+from migrate.forms import JAX_SCALES as SCALES
+from migrate.forms import TREE_NORM
 
 HEADER = "import jax\nimport jax.numpy as jnp\nimport optax"
-OWN = f"""{HEADER}
-
-
-def tree_norm(tree):
-    leaves, _ = jax.tree_util.tree_flatten(tree)
-    return jnp.sqrt(sum(jnp.vdot(x, x) for x in leaves))"""
-NORMS = {
-    "optax": "n = optax.tree.norm(grads)",
-    "a generator": "n = jnp.sqrt(sum(jnp.sum(g ** 2) for g in jax.tree.leaves(grads)))",
-    "a list of squares": "n = jnp.sqrt(sum([jnp.sum(jnp.square(x)) for x in jax.tree_util.tree_leaves(grads)]))",
-    "products": "n = jnp.sqrt(sum(jnp.vdot(x, x) for x in jax.tree.leaves(grads)))",
-    "norms": "n = jnp.linalg.norm(jnp.array([jnp.linalg.norm(g) for g in jax.tree.leaves(grads)]))",
-    "a reduction": "n = jnp.sqrt(jax.tree_util.tree_reduce(lambda a, b: a + b, jax.tree.map(lambda x: jnp.sum(x * x), grads)))",
-    "a flat vector": "n = jnp.linalg.norm(jnp.concatenate([g.ravel() for g in jax.tree.leaves(grads)]))",
-    "ravel_pytree": "n = jnp.linalg.norm(jax.flatten_util.ravel_pytree(grads)[0])",
-    "leaves with a name": "leaves = jax.tree.leaves(grads)\nn = jnp.sqrt(sum((x ** 2).sum() for x in leaves))",
-    "a function of the source": "n = tree_norm(grads)",
-    "a loop": "n = 0.0\nfor g in jax.tree.leaves(grads):\n    n += jnp.sum(g ** 2)\nn = jnp.sqrt(n)",
-}
-SCALES = {
-    "a minimum": "return jax.tree.map(lambda g: g * jnp.minimum(1.0, limit / n), grads)",
-    "a minimum with a name": "c = jnp.minimum(limit / n, 1.0)\nreturn jax.tree_util.tree_map(lambda g: g * c, grads)",
-    "an epsilon": "c = jnp.minimum(1.0, limit / (n + 1e-6))\nreturn jax.tree.map(lambda g: c * g, grads)",
-    "a small epsilon": "c = jnp.minimum(1.0, limit / (n + 1e-8))\nreturn jax.tree.map(lambda g: c * g, grads)",
-    "a clip of the coefficient": "c = jnp.clip(limit / (n + 1e-6), 0.0, 1.0)\nreturn jax.tree.map(lambda g: g * c, grads)",
-    "a divisor": "return jax.tree.map(lambda g: g / jnp.maximum(1.0, n / limit), grads)",
-    "a maximum": "return jax.tree.map(lambda g: g * (limit / jnp.maximum(n, limit)), grads)",
-    "optax's own": "small = jnp.squeeze(n < limit)\n"
-    "return jax.tree.map(lambda t: jax.lax.select(small, t, (t / n.astype(t.dtype)) * limit), grads)",
-    "where": "return jax.tree.map(lambda g: jnp.where(n > limit, g * limit / n, g), grads)",
-    "where of a coefficient": "c = jnp.where(n > limit, limit / n, 1.0)\nreturn jax.tree.map(lambda g: g * c, grads)",
-    "a function with a name": "c = jnp.minimum(1.0, limit / n)\ndef scale(g):\n    return g * c\n"
-    "return jax.tree.map(scale, grads)",
-    "a name for the result": "grads = jax.tree.map(lambda g: g * jnp.minimum(1.0, limit / n), grads)\nreturn grads",
-    "a lambda with a name": "scale = lambda g: jnp.where(n < limit, g, g * (limit / n))\nreturn jax.tree.map(scale, grads)",
-}
+OWN = f"{HEADER}\n\n\n{TREE_NORM}"
 
 
 def make() -> Any:

@@ -5,30 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from migrate.by_hand import agrees, refuses, source
+from migrate.forms import NUMPY_NORMS as NORMS
+from migrate.forms import NUMPY_SCALES as SCALES
 
 HEADER = "import math\n\nimport numpy as np"
-NORMS = {
-    "a generator": "n = np.sqrt(sum(np.sum(g ** 2) for g in grads))",
-    "squares of norms": "n = math.sqrt(sum([np.linalg.norm(g) ** 2 for g in grads]))",
-    "norms": "n = np.linalg.norm([np.linalg.norm(g) for g in grads])",
-    "a flat vector": "n = np.linalg.norm(np.concatenate([g.ravel() for g in grads]))",
-    "products": "n = sum((g * g).sum() for g in grads) ** 0.5",
-    "a loop": "n = 0\nfor g in grads:\n    n += (g ** 2).sum()\nn = np.sqrt(n)",
-    "a loop of norms": "n = 0.0\nfor g in grads:\n    size = np.linalg.norm(g)\n    n += size * size\nn = n ** 0.5",
-}
-SCALES = {
-    "a list": "return [g * min(1.0, limit / n) for g in grads]",
-    "an if": "if n > limit:\n    grads = [g * limit / n for g in grads]\nreturn grads",
-    "an epsilon": "c = min(1.0, limit / (n + 1e-6))\nreturn [c * g for g in grads]",
-    "a conditional": "c = limit / n if n > limit else 1.0\nreturn [g * c for g in grads]",
-    "a divisor": "return [g / max(1.0, n / limit) for g in grads]",
-    "a map": "c = np.minimum(1.0, limit / n)\nreturn list(map(lambda g: g * c, grads))",
-    "in place, under an if": "if n > limit:\n    for g in grads:\n        g *= limit / n",
-    "in place": "c = min(1, limit / n)\nfor g in grads:\n    g *= c",
-    "in place, a coefficient": "c = limit / n\nif c < 1:\n    for g in grads:\n        g *= c",
-    "in place, a slice": "for g in grads:\n    g[...] *= min(1, limit / n)",
-    "in place, divided": "for g in grads:\n    g /= max(1.0, n / limit)",
-}
 
 
 def make() -> list[np.ndarray]:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import paddle
 import pytest
 from migrate.by_hand import agrees, refuses, source
+from migrate.forms import PADDLE_NORMS as NORMS
+from migrate.forms import PADDLE_SCALES as SCALES
 
 HEADER = "import paddle"
-NORM = "n = paddle.sqrt(sum(paddle.sum((p.grad ** 2)) for p in grads))"
-SCALES = {
-    "set_value": "if n > limit:\n    with paddle.no_grad():\n        for p in grads:\n"
-    "            p.grad.set_value(p.grad * limit / n)",
-    "an assignment": "c = paddle.clip(limit / n, max=1.0)\nfor p in grads:\n    p.grad = p.grad * c",
-    "an epsilon": "c = paddle.clip(limit / (n + 1e-6), max=1.0)\nfor p in grads:\n    p.grad.set_value(p.grad * c)",
-}
+NORM = NORMS["a generator"]
 
 
 def make() -> list[paddle.Tensor]:

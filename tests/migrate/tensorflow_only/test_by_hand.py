@@ -8,30 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from migrate.by_hand import agrees, refuses, source
+from migrate.forms import TENSORFLOW_NORMS as NORMS
+from migrate.forms import TENSORFLOW_SCALES as SCALES
 
 HEADER = "import tensorflow as tf"
-NORMS = {
-    "TensorFlow's": "n = tf.linalg.global_norm(grads)",
-    "a generator": "n = tf.sqrt(sum(tf.reduce_sum(g ** 2) for g in grads))",
-    "add_n": "n = tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(g)) for g in grads]))",
-    "reduce_sum": "n = tf.math.sqrt(tf.reduce_sum([tf.reduce_sum(g * g) for g in grads]))",
-    "arguments with names": "n = tf.sqrt(tf.add_n([tf.reduce_sum(input_tensor=tf.square(g)) for g in grads]))",
-    "norms": "n = tf.norm([tf.norm(g) for g in grads])",
-    "a flat vector": "n = tf.norm(tf.concat([tf.reshape(g, [-1]) for g in grads], axis=0))",
-}
-SCALES = {
-    "a minimum": "return [g * tf.minimum(1.0, limit / n) for g in grads]",
-    "a name": "c = tf.minimum(limit / n, 1.0)\nreturn [c * g for g in grads]",
-    "an epsilon": "c = tf.minimum(1.0, limit / (n + 1e-6))\nreturn [g * c for g in grads]",
-    "TensorFlow's": "return [g * limit / tf.maximum(n, limit) for g in grads]",
-    "two quotients": "c = limit * tf.minimum(1.0 / n, 1.0 / limit)\nreturn [g * c for g in grads]",
-    "where": "c = tf.where(n > limit, limit / n, 1.0)\nreturn [tf.multiply(g, c) for g in grads]",
-    "None": "c = tf.minimum(1.0, limit / n)\nreturn [g * c if g is not None else None for g in grads]",
-    "a clip of the coefficient": "c = tf.clip_by_value(limit / n, 0.0, 1.0)\nreturn [g * c for g in grads]",
-    "in a list": "for i, g in enumerate(grads):\n    grads[i] = g * tf.minimum(1.0, limit / n)",
-    "in a list, under an if": "if tf.greater(n, limit):\n    for i, g in enumerate(grads):\n        grads[i] = g * limit / n\n"
-    "else:\n    grads = grads\nreturn grads",
-}
 
 
 def make() -> Any:

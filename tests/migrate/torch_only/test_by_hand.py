@@ -7,32 +7,8 @@ import textwrap
 import pytest
 import torch
 from migrate.codemods import migrate, rewritten
-
-#: the norm, and the scaling, of a function of ``params`` and ``limit``
-NORMS = {
-    "a generator": "n = torch.sqrt(sum(p.grad.pow(2).sum() for p in params))",
-    "squares of norms": "n = sum(p.grad.norm() ** 2 for p in params) ** 0.5",
-    "a stack": "n = torch.stack([p.grad.norm() for p in params]).norm()",
-    "a stack of norms, function": "n = torch.norm(torch.stack([torch.norm(p.grad.detach(), 2) for p in params]), 2)",
-    "a loop": "n = 0.0\nfor p in params:\n    n += p.grad.norm(2).item() ** 2\nn = n ** 0.5",
-    "a flat vector": "n = torch.cat([p.grad.view(-1) for p in params]).norm()",
-    "get_total_norm": "n = torch.nn.utils.get_total_norm([p.grad for p in params])",
-    "a product": "n = torch.sqrt(sum((p.grad * p.grad).sum() for p in params))",
-}
-SCALES = {
-    "an if": "if n > limit:\n    for p in params:\n        p.grad.mul_(limit / n)",
-    "an if, a product first": "if n > limit:\n    for p in params:\n        p.grad = p.grad * limit / n",
-    "an if with sides exchanged": "if limit < n:\n    for p in params:\n        p.grad *= limit / n",
-    "a coefficient": "c = limit / n\nif c < 1:\n    for p in params:\n        p.grad.mul_(c)",
-    "a minimum": "c = min(1.0, limit / n)\nfor p in params:\n    p.grad.mul_(c)",
-    "a minimum inline": "for p in params:\n    p.grad.mul_(min(1.0, limit / n))",
-    "a conditional": "c = limit / n if n > limit else 1.0\nfor p in params:\n    p.grad.mul_(c)",
-    "a maximum": "c = limit / max(n, limit)\nfor p in params:\n    p.grad.mul_(c)",
-    "a divisor": "d = max(1.0, n / limit)\nfor p in params:\n    p.grad.div_(d)",
-    "epsilon, if": "c = limit / (n + 1e-6)\nif c < 1:\n    for p in params:\n        p.grad.mul_(c)",
-    "epsilon, minimum": "c = min(limit / (n + 1e-6), 1.0)\nfor p in params:\n    p.grad.mul_(c)",
-    "epsilon, clamp": "c = torch.clamp(torch.as_tensor(limit / (n + 1e-6)), max=1.0)\nfor p in params:\n    p.grad.mul_(c)",
-}
+from migrate.forms import TORCH_NORMS as NORMS
+from migrate.forms import TORCH_SCALES as SCALES
 
 
 def source(norm: str, scale: str) -> str:

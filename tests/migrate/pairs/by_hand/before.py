@@ -21,3 +21,6 @@ if coefficient < 1:
 scale = max_grad_norm / norm
 grads = [g * scale for g in grads]
 grads = [g * min(1.0, clip_norm / np.linalg.norm(g)) for g in grads]
+for param, dparam in zip([Wxh, Whh, Why, bh, by], [dWxh, dWhh, dWhy, dbh, dby]):
+    param -= learning_rate * dparam
+params = optax.apply_updates(params, clipped)
