@@ -12,6 +12,7 @@ import paddle.distributed as dist
 
 from gradclip.backend import Tensor
 from gradclip.backends.paddle import versions
+from gradclip.backends.paddle.lanes import ON_HOST_ONLY
 from gradclip.dtypes import WIDE
 from gradclip.errors import ArgumentError, page
 from gradclip.parts import Distributed, Parts, Processes
@@ -30,6 +31,8 @@ class PaddleProcesses(Processes):
         self.rank = dist.get_rank()
         self.ranks = frozenset(ranks)
         self.group = group
+        self.count = len(self.ranks)
+        self.on_host = ON_HOST_ONLY or paddle.get_device() == "cpu"
 
     def combine(self, values: list[Any], join: Callable[[list[Any]], Any]) -> list[Any]:
         if not paddle.in_dynamic_mode():
@@ -43,6 +46,8 @@ class PaddleProcesses(Processes):
         return join(rows.tolist()) if on_host else list(join(list(rows)))
 
     def collect(self, texts: list[str]) -> list[str]:
+        if len(self.ranks) == 1:
+            return texts
         mine = json.dumps(texts).encode()
         lengths = self._gathered(paddle.to_tensor([len(mine)], "int64")).flatten().tolist()
         padded = paddle.to_tensor([*mine, *[0] * (max(lengths) - len(mine))], "uint8")

@@ -103,8 +103,8 @@ class World:
         made = self._meshes[lengths, again]
         return made[tuple(names[axis] for axis in sharding["axes"])] if "axes" in sharding else made
 
-    def run(self, vector: Vector, clip: Clip) -> tuple[Outcome, Outcome]:
-        """What this rank has after the clip, and what it should have."""
+    def run(self, vector: Vector, clip: Clip) -> tuple[list[Array | None], Outcome, Outcome]:
+        """What this rank has before and after the clip, and what it should have."""
         gradients, shardings = vector.gradients, vector.json["shardings"]
         parameters = [self._parameter(vector, g, sharding) for g, sharding in zip(gradients, shardings, strict=True)]
         groups = {
@@ -112,14 +112,15 @@ class World:
             for p, sharding in zip(parameters, shardings, strict=True)
             if sharding["how"] == "group"
         }
+        before = [None if p.grad is None else _array(_local_of(p.grad)) for p in parameters]
         n = clip(parameters, vector.arguments, groups)
         (outcome,) = vector.expected
         got, want = [], []
         for p, clipped, sharding in zip(parameters, outcome.gradients, shardings, strict=True):
-            got.append(None if p.grad is None else _array(p.grad.to_local() if isinstance(p.grad, DTensor) else p.grad))
+            got.append(None if p.grad is None else _array(_local_of(p.grad)))
             is_here = clipped is not None and self.rank not in sharding.get("missing", ())
             want.append(self._local(vector, clipped, _placements(p.grad, vector, sharding)) if is_here else None)
-        return Outcome(tuple(got), _norm(n)), Outcome(tuple(want), None if n is None else outcome.norm)
+        return before, Outcome(tuple(got), _norm(n)), Outcome(tuple(want), None if n is None else outcome.norm)
 
     def _local(self, vector: Vector, gathered: Any, placements: Sequence[str]) -> Array:
         return local(gathered, vector.json["mesh"], self.rank, placements)
@@ -148,6 +149,10 @@ class World:
         """The process group along the one axis that divides a plain tensor."""
         (axis,) = (axis for axis, kind in enumerate(sharding["placements"]) if kind[0] in "SZ")
         return self.mesh(vector, sharding).get_group(axis)
+
+
+def _local_of(x: torch.Tensor) -> torch.Tensor:
+    return x.to_local() if isinstance(x, DTensor) else x
 
 
 def _kind(placements: Sequence[str], axis: int, mesh: Sequence[int]) -> Any:

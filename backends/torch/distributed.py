@@ -39,6 +39,11 @@ class TorchDistributed(Distributed):
 
         return dtensor.parts(leaves, params)
 
+    def show_shards(self, params: Sequence[Any]) -> bool:
+        if not params or params[0] is None or not _may_be_dtensors():
+            return False
+        return sys.modules[versions.DISTRIBUTED_TENSORS].DTensor in set(map(type, params))
+
     def as_native(self, norm: Tensor, tensors: Sequence[Tensor]) -> Tensor:
         if not _may_be_dtensors():
             return norm

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -10,15 +12,12 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 from gradclip.backend import Tensor
-from gradclip.backends.torch import versions
+from gradclip.backends.torch import lanes, late, versions
+from gradclip.backends.torch.placements import SPLIT, DTensor, Kind, Partial, Replicate, check, group_along, summed, sums_of
 from gradclip.errors import ArgumentError, page
 from gradclip.parts import Parts, Processes
 
-_tensors = versions.distributed_tensors()
-DTensor, Partial, Replicate, Shard = _tensors.DTensor, _tensors.Partial, _tensors.Replicate, _tensors.Shard
-_SPLIT: Any = (Shard, versions.strided_shard())
-Kind = tuple[DeviceMesh, tuple[Any, ...]]  # the place of a gradient: its mesh and placements
-_REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
+_HERE = torch.empty(0)
 
 
 class TorchProcesses(Processes):
@@ -31,6 +30,8 @@ class TorchProcesses(Processes):
         self.ranks = frozenset(ranks)
         self.groups = [group for group in groups if dist.get_world_size(group) > 1]
         self.kinds = kinds  # the device types of the tensors that the group sends
+        self.steps, self.count = len(self.groups), math.prod(map(dist.get_world_size, self.groups))
+        self.on_host = kinds[0] == "cpu" and lanes.is_on_host(_HERE)
 
     def combine(self, values: list[Any], join: Callable[[list[Any]], Any]) -> list[Any]:
         on_host = all(isinstance(value, float) for value in values)
@@ -57,7 +58,13 @@ class TorchProcesses(Processes):
 def _vector(values: list[Any]) -> Tensor:
     """All elements of floats and tensors as one float64 vector, on the device of the tensors."""
     device = next(value.device for value in values if isinstance(value, torch.Tensor))
-    return torch.cat([torch.as_tensor(value, dtype=torch.float64, device=device).reshape(-1) for value in values])
+    pieces = []
+    for value, equal in groupby(values, lambda x: None if isinstance(x, torch.Tensor) else x):
+        if value is None:
+            pieces += [x.to(torch.float64).reshape(-1) for x in equal]
+        else:  # filled there: a copy from the host would wait for the device
+            pieces.append(torch.full((len(list(equal)),), value, dtype=torch.float64, device=device))
+    return torch.cat(pieces)
 
 
 def _like(values: list[Any], joined: Any) -> list[Any]:
@@ -87,12 +94,6 @@ def _device(kind: str) -> torch.device:
     return torch.device(kind if kind == "cpu" else torch.get_device_module(kind).current_device())
 
 
-def _group(mesh: DeviceMesh, dimension: int) -> dist.ProcessGroup:
-    """The group of a mesh's dimension, the same for equal meshes: DTensor's caches may give a gradient another equal mesh."""
-    group: dist.ProcessGroup = versions.canonical(mesh.get_group(dimension))
-    return group
-
-
 def _not_a_member(received: str) -> ArgumentError:
     hint = "only the processes of a group can combine over it; leave out gradients of other processes. See "
     hint += page("distributed.md#what-counts")
@@ -108,17 +109,19 @@ class _Layout:
             raise _not_a_member(f"a gradient on {mesh} and rank {dist.get_rank()}")
         self.mesh = mesh
         self.coordinate: tuple[int, ...] = tuple(coordinate)
-        self.split: set[int] = set()  # the mesh dimensions that shard any of its gradients
+        self.split: set[int] = set()  # the mesh dimensions over which norms combine
 
-    def add(self, placements: Sequence[Any]) -> None:
+    def add(self, placements: Sequence[Any], *, is_whole: bool = False) -> None:
+        """Take in gradients of these placements.
+
+        Args:
+            placements: theirs.
+            is_whole: whether to combine along replicas too: another process may lack one, or have another placement.
+        """
+        check(placements)
         for dimension, placement in enumerate(placements):
-            if isinstance(placement, _SPLIT):
-                self.split |= {dimension} if self.mesh.size(dimension) > 1 else set()
-            elif type(placement) is not Replicate and (
-                type(placement) is not Partial or placement.reduce_op not in _REDUCTIONS
-            ):
-                what = "The norm of a gradient of this placement is not defined."
-                raise ArgumentError(what, f"placements={tuple(placements)}", "redistribute it to Shard or Replicate.")
+            if (is_whole or isinstance(placement, SPLIT)) and self.mesh.size(dimension) > 1:
+                self.split.add(dimension)
 
     def ranks(self) -> tuple[int, ...]:
         """The processes over which a norm is combined."""
@@ -126,7 +129,7 @@ class _Layout:
         return tuple(sorted(self.mesh.mesh[here].flatten().tolist()))
 
     def processes(self, ranks: tuple[int, ...]) -> TorchProcesses:
-        groups = [_group(self.mesh, dimension) for dimension in sorted(self.split)]
+        groups = [group_along(self.mesh, dimension) for dimension in sorted(self.split)]
         if len(groups) > 1 and len(ranks) == dist.get_world_size():
             groups = [dist.group.WORLD]  # one group of all: no group covers several dimensions of a mesh
         return TorchProcesses(groups, ranks, [self.mesh.device_type])
@@ -140,33 +143,51 @@ class _Layout:
 def parts(leaves: Sequence[Any], params: Sequence[Any]) -> Parts | None:
     """This process's shards of gradients, if some of them are DTensors.
 
-    A parameter without a gradient here counts as a gradient with the parameter's placements and an empty shard, so this
-    process takes part in the collectives.
+    The parameters alone decide over which processes norms combine: every process knows them, and may lack a gradient. Without
+    its parameter a gradient tells it itself.
     """
-    given = [param if leaf is None else leaf for leaf, param in zip(leaves, params, strict=True)]
+    refused = late.refused(leaves, params)
+    given = [late.told_by(leaf, param) for leaf, param in zip(leaves, params, strict=True)]
+    known = [i for i, param in enumerate(params) if isinstance(param, DTensor)]
     kinds: dict[Kind, list[int]] = {}  # few for any number of gradients
     for i, x in enumerate(given):
         if isinstance(x, DTensor):
             kinds.setdefault((x.device_mesh, x.placements), []).append(i)
+    if not kinds and refused is not None:
+        raise refused
     if not kinds:
         return None
     layouts: dict[DeviceMesh, _Layout] = {}
+    whole = {(params[i].device_mesh, params[i].placements) for i in known}
     for mesh, placements in kinds:
-        layouts.setdefault(mesh, _Layout(mesh)).add(placements)
+        layouts.setdefault(mesh, _Layout(mesh)).add(placements, is_whole=(mesh, placements) in whole)
     groups, places = _groups(layouts, kinds)
     local = _local(leaves)
-    here = {kind: [i for i in of_kind if leaves[i] is not None] for kind, of_kind in kinds.items()}
+    copied = [kind for kind in kinds if _is_replicated(kind)]  # by kind: there are few
+    replicated = frozenset(i for kind in copied for i in kinds[kind] if isinstance(params[i], DTensor))
+    odd = late.odd(leaves, params, known)
+    here = {kind: [i for i in of_kind if leaves[i] is not None and not odd.get(i)] for kind, of_kind in kinds.items()}
     return Parts(
         local=local,
         groups=groups,
         places=places,
-        counted=lambda: _counted(leaves, local, here, layouts),
+        counted=lambda: _counted(leaves, local, here, layouts, odd),
         ranks=frozenset(rank for mesh in layouts for rank in mesh.mesh.flatten().tolist()),
         full=lambda i, new: _full(leaves[i], new),
-        sums=[i for kind, of_kind in here.items() if _sums(kind) for i in of_kind],
+        sums=[i for i, x in enumerate(leaves) if isinstance(x, DTensor) and sums_of((x.device_mesh, x.placements))],
         across=_across(given),
         named=lambda i: frozenset(given[i].device_mesh.mesh.flatten().tolist() if isinstance(given[i], DTensor) else ()),
+        odd=odd,
+        replicated=replicated,
+        first=replicated.intersection([i for kind in copied if layouts[kind[0]].counts(kind[1]) for i in kinds[kind]]),
+        described=lambda i: late.described(leaves[i], params[i], local[i]),
+        late=lambda chosen, found: late.values(leaves, params, local, chosen, found),
+        refused=refused,
     )
+
+
+def _is_replicated(kind: Kind) -> bool:
+    return any(type(placement) is Replicate and kind[0].size(d) > 1 for d, placement in enumerate(kind[1]))
 
 
 def _across(given: Sequence[Any]) -> Callable[[int, Sequence[int]], TorchProcesses | None]:
@@ -176,7 +197,7 @@ def _across(given: Sequence[Any]) -> Callable[[int, Sequence[int]], TorchProcess
         if not isinstance(given[i], DTensor):
             return None
         layout = _Layout(given[i].device_mesh)
-        layout.add([x if isinstance(x, _SPLIT) and x.dim in axes else Replicate() for x in given[i].placements])
+        layout.add([x if isinstance(x, SPLIT) and x.dim in axes else Replicate() for x in given[i].placements])
         ranks = layout.ranks()
         return known.setdefault(ranks, layout.processes(ranks)) if layout.split else None
 
@@ -228,38 +249,18 @@ def replicated(norm: Tensor, tensors: Sequence[Any]) -> Tensor:
     return made
 
 
-def _sums(kind: Kind) -> tuple[tuple[int, str], ...]:
-    """The mesh dimensions over which a gradient is still to be summed, and how."""
-    return tuple((d, placement.reduce_op) for d, placement in enumerate(kind[1]) if isinstance(placement, Partial))
-
-
 def _counted(
-    leaves: Sequence[Any], local: list[Any], kinds: dict[Kind, list[int]], layouts: dict[DeviceMesh, _Layout]
+    leaves: Sequence[Any],
+    local: list[Any],
+    kinds: dict[Kind, list[int]],
+    layouts: dict[DeviceMesh, _Layout],
+    odd: Mapping[int, str],
 ) -> list[Any]:
     """The tensor that this process adds to each norm: none for an empty shard, and only the first of replicas."""
-    values = _summed(local, kinds)
+    values = summed(local, kinds)
     for kind, places in kinds.items():
         counts = layouts[kind[0]].counts(kind[1])
         for i in places:
             if not (counts and values[i].numel()) and leaves[i].numel():  # a gradient that is empty everywhere may be an error
                 values[i] = None
-    return values
-
-
-def _summed(local: list[Any], kinds: dict[Kind, list[int]]) -> list[Any]:
-    """The shards, with addends summed over processes: one collective for each reduction and dtype, in at least float32."""
-    values = list(local)
-    batches: dict[tuple[Any, ...], list[int]] = {}
-    for kind, places in kinds.items():
-        for i in places if _sums(kind) else ():
-            dtype = torch.promote_types(local[i].dtype, torch.float32)
-            batches.setdefault((kind[0], _sums(kind), dtype), []).append(i)
-    for (mesh, sums, dtype), places in batches.items():
-        flat = torch.cat([local[i].detach().to(dtype).reshape(-1) for i in places])
-        for dimension, op in sums:
-            dist.all_reduce(flat, _REDUCTIONS[op], group=_group(mesh, dimension))
-            flat = flat / mesh.size(dimension) if op == "avg" else flat
-        pieces = flat.split([local[i].numel() for i in places])
-        for i, piece in zip(places, pieces, strict=True):
-            values[i] = piece.view(local[i].shape)
-    return values
+    return [None if odd.get(i) else x for i, x in enumerate(values)]

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from gradclip.backend import Backend
 from gradclip.check import broken
@@ -26,6 +26,9 @@ from gradclip.tracing import constant
 from gradclip.warning import warn
 
 __all__ = ["Local", "Sharded", "check_reduce", "check_shards", "of_parameters", "shared"]
+
+
+T = TypeVar("T")
 
 
 def shared(
@@ -50,6 +53,8 @@ def shared(
     if measures and reduce is None and shards is None and backend is not None and backend.distributed.is_running():
         _check_marks(grads, selected)
     has_gaps = len(grads.present) < len(grads.leaves)
+    if not has_gaps and backend is not None and grads.lane.dtype and backend.distributed.is_running():
+        has_gaps = backend.distributed.show_shards(grads.params)  # plain gradients of sharded parameters
     if reduce is None and shards is None and not has_gaps and (not grads.present or grads.lane.dtype):
         return Local(grads)
     parts, combine = None, None
@@ -59,16 +64,22 @@ def shared(
         backend, parts, combine = _processes(grads, selected, reduce, shards, parts)
     if backend is None or (parts is None and combine is None):
         return Local(grads)
+    refused = None
     if parts is not None:
-        for one in selected:
-            _check_rule(one.counted, one.rule, parts)
+        try:
+            for one in selected:
+                _check_rule(one.counted, one.rule, parts)
+        except ArgumentError as error:  # of gradients that other processes may lack: they hear of it in the norms
+            if not measures or not parts.sums:
+                raise
+            refused = error
         _check_reduce(backend, parts, combine)
     is_joined = parts is not None or isinstance(combine, Processes)
     if differentiates and is_joined and backend.distributed.is_recorded(grads.present):
         what = "A clip over several processes has no derivative."  # it would leave out the gradients of the others
         hint = f"clip them in place, or detach them first. See {page('distributed.md#what-goes-wrong')}"
         raise ArgumentError(what, "gradients that require a gradient", hint)
-    return Sharded(grads, backend, parts, combine)
+    return Sharded(grads, backend, parts, combine, refused)
 
 
 def _processes(
@@ -97,6 +108,10 @@ class Local:
 
     grads: Gradients
     is_sharded: ClassVar[bool] = False
+
+    def prepared(self, selected: Sequence[Selected], prepare: Callable[[], T], *, measures: bool) -> T:
+        """What ``prepare`` returns."""
+        return prepare()
 
     def waits(self, selected: Sequence[Selected]) -> bool:
         """Whether other processes wait for the norms of this one, also if it has no gradients."""

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from gradclip import norms
-from gradclip.backend import Backend, Tensor
+from gradclip.backend import Backend, Tensor, number
 from gradclip.dtypes import WIDE
 from gradclip.errors import ArgumentError, ArgumentTypeError, DTypeError
 from gradclip.gradients import Gradients, parameters
 from gradclip.measure import neutral, nothing
 from gradclip.parts import Parts, Processes
 from gradclip.rule import Rule
+from gradclip.sharding.agreement import joined_refusals
 
 __all__ = ["measure", "of_parameters"]
 
 
-def measure(backend: Backend, leaves: Sequence[Any], params: Sequence[Any], parts: Parts, rule: Rule) -> list[Any]:
+def measure(
+    backend: Backend,
+    leaves: Sequence[Any],
+    params: Sequence[Any],
+    parts: Parts,
+    rule: Rule,
+    refused: Exception | None = None,
+) -> list[Any]:
     """The norms of the slices that are at least partly here, the same on each process with a part of them.
 
     The processes that share a slice combine their norms: one collective for all such gradients. A parameter without a
-    gradient here takes part with zeros.
+    gradient here takes part with zeros. So does a process that cannot clip; then all of them raise.
     """
     assert parts.across is not None
+    if refused is not None:
+        leaves = [None] * len(leaves)
     given = [param if x is None else x for x, param in zip(leaves, params, strict=True)]
     has_gaps = any(x is None and param is not None for x, param in zip(leaves, params, strict=True))
     every = backend.distributed.parts(given, given) if has_gaps else parts
@@ -42,10 +53,20 @@ def measure(backend: Backend, leaves: Sequence[Any], params: Sequence[Any], part
         if group is not None:
             waiting.setdefault(group, []).append(i)
     for group, places in waiting.items():
-        joined = group.combine([each[i] for i in places], lambda rows: norms.total(backend, rows, rule.order or 1.0))
+        mark = 1.0 if refused is None else math.nan  # of every order, the norm with a NaN is NaN
+        join = functools.partial(_joined, backend, rule.order or 1.0)
+        *joined, mark = group.combine([*(each[i] for i in places), mark], join)
         for i, n in zip(places, joined, strict=True):
             each[i] = backend.cast(n, backend.dtype(each[i]))
+        if (group.on_host or refused is not None) and math.isnan(mark if isinstance(mark, float) else number(backend, mark)):
+            refused = joined_refusals(group, refused)
+    if refused is not None:
+        raise refused
     return [None if x is None else n for x, n in zip(leaves, each, strict=True)]
+
+
+def _joined(backend: Backend, order: float, rows: list[Any]) -> Any:
+    return norms.total(backend, rows, order)
 
 
 def _norm(

@@ -13,36 +13,58 @@ import functools
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from gradclip import norms
 from gradclip.backend import Backend, Tensor, number
-from gradclip.dtypes import LARGEST
-from gradclip.errors import ArgumentTypeError
+from gradclip.errors import ArgumentError
 from gradclip.gradients import Gradients
-from gradclip.groups import Selected
+from gradclip.groups import Selected, names_of
 from gradclip.measure import Wanted, combined, final, measure, nothing
 from gradclip.parts import Parts, Processes
 from gradclip.rule import AXES, GLOBAL, TENSOR, VALUE, Rule
-from gradclip.sharding import axes
-from gradclip.sharding.replicas import Replicas
+from gradclip.sharding import axes, powers, repeated
+from gradclip.sharding.agreement import MARKS, Agreement, check_alike, joined_refusals
+from gradclip.sharding.replicas import LOOKS, Replicas, past_of
 
 __all__ = ["Reduce", "Sharded"]
 
 _EACH = Rule(name="nothing", scope=TENSOR)  # no gradients, for rules along axes
 
+T = TypeVar("T")
 Reduce = Processes | Callable[[Tensor], Any]
 
 
 @dataclasses.dataclass(slots=True)
 class _Sent:
-    """The norms that this process sends to a group; those of replicas, to compare, come last."""
+    """The norms that this process sends to a group; then those of replicas, to compare, and the marks."""
 
     group: Processes
     values: list[Any]
     orders: list[float]
     whose: list[tuple[int, int]]  #: the set of each, and its gradient's place, or -1
+    places: Sequence[int] = ()
+    agreement: Agreement | None = None
     replicas: Replicas | None = None
+    marks: list[Any] = dataclasses.field(default_factory=list)  #: the maxima over all processes
+    looks_for_replicas: bool = False  #: whether these norms should differ, as those of other layers do
+    seen: list[tuple[list[float], bool]] = dataclasses.field(default_factory=list)  #: norms, and whether all have them
+
+    def mark(self, agreement: Agreement, replicas: Replicas | None, last: float = 0.0) -> None:
+        self.agreement, self.replicas = agreement, replicas
+        self.values += [*agreement.marks(), last if replicas is None else replicas.mark()]
+        self.orders += [math.inf] * (MARKS + 1)
+
+    @property
+    def reads(self) -> bool:
+        """Whether this process reads the marks."""
+        if self.agreement is None:
+            return False
+        return self.group.on_host or bool(self.agreement.level) or self.looks
+
+    @property
+    def looks(self) -> bool:
+        return self.replicas is not None and self.replicas.looks(self.group)
 
 
 class Sharded:
@@ -50,12 +72,22 @@ class Sharded:
 
     is_sharded = True
 
-    def __init__(self, grads: Gradients, backend: Backend, parts: Parts | None, reduce: Reduce | None) -> None:
+    def __init__(
+        self,
+        grads: Gradients,
+        backend: Backend,
+        parts: Parts | None,
+        reduce: Reduce | None,
+        refused: Exception | None = None,
+    ) -> None:
         self.full = grads
         self.backend = backend
         self.parts = parts
         self.reduce = reduce
         #: the results of each group, the same on all its processes: whose norm, its order, the norm
+        self._refused = refused
+        reducing = [reduce] if isinstance(reduce, Processes) else []
+        self._tells = any(group.compares for group in (*(parts.groups if parts is not None else ()), *reducing))
         self._results: list[tuple[Processes, list[tuple[int, float, Any]]]] = []
         #: the same gradients, each as this process's shard
         self.grads = (
@@ -73,20 +105,37 @@ class Sharded:
         given = zip(leaves, self.parts.local, self.full.leaves, strict=True)
         return rebuild([full if new is shard else self.parts.full(i, new) for i, (new, shard, full) in enumerate(given)])
 
+    def prepared(self, selected: Sequence[Selected], prepare: Callable[[], T], *, measures: bool) -> T:
+        """What ``prepare`` returns. If it refuses the call, the other processes hear of it before this one raises."""
+        try:
+            return prepare()
+        except Exception as error:
+            if not measures or not self._tells or self._refused is not None:
+                raise
+            self.norms(selected, error)
+            raise
+
     def waits(self, selected: Sequence[Selected]) -> bool:
         return any(one.rule.scope is not VALUE for one in selected)
 
     # ---- the norm --------------------------------------------------------------------------------------------------------
 
-    def norms(self, selected: Sequence[Selected]) -> list[Any]:
-        """As ``Local.norms``, over all processes; along axes those of the slices that are at least partly here."""
+    def norms(self, selected: Sequence[Selected], refused: Exception | None = None) -> list[Any]:
+        """As ``Local.norms``, over all processes; along axes those of the slices that are at least partly here.
+
+        Args:
+            selected: the rules with their gradients.
+            refused: why this process cannot clip. It makes the same collectives, so that all processes raise.
+        """
+        self._refused = refused or self._refused or (None if self.parts is None else self.parts.refused)
         wanted = [(one.counted, one.rule) for one in selected if one.rule.scope is not VALUE]
-        if not wanted:
-            return [None] * len(selected)
         along = [k for k, (_, rule) in enumerate(wanted) if rule.scope is AXES]
-        found = self._measured([([], _EACH) if k in along else each for k, each in enumerate(wanted)])
+        found = self._measured([([], _EACH) if k in along else each for k, each in enumerate(wanted)]) if wanted else []
         of_each = iter([self._along(*wanted[k]) if k in along else n for k, n in enumerate(found)])
-        return [None if one.rule.scope is VALUE else next(of_each) for one in selected]
+        norms = [None if one.rule.scope is VALUE else next(of_each) for one in selected]
+        if self._refused is not None:
+            raise self._refused
+        return norms
 
     def _along(self, places: Sequence[int], rule: Rule) -> list[Any]:
         """The norms of the slices that are at least partly on this process."""
@@ -95,39 +144,98 @@ class Sharded:
         leaves, params = (
             [x if i in chosen else None for i, x in enumerate(each)] for each in (self.full.leaves, self.full.params)
         )
-        return axes.measure(self.backend, leaves, params, self.parts, rule)
+        if self._refused is None and any(self.parts.odd.get(i) for i in places):
+            what = "For norms along axes a gradient must be placed as its parameter."
+            received = next(self.parts.odd[i] for i in places if self.parts.odd.get(i))
+            self._refused = ArgumentError(what, f"placements {received}", "redistribute the gradient first.")
+        return axes.measure(self.backend, leaves, params, self.parts, rule, self._refused)
 
     def _measured(self, wanted: Sequence[Wanted]) -> list[Any]:
         counted = self._with(self.grads.leaves if self.parts is None else self.parts.counted())
+        groups = self._groups()
         sums: list[list[Any]] = [[] for _ in wanted]  # norms to combine
-        each: list[dict[int, Any]] = [{} for _ in wanted]  # norms by place, for rules with one for each gradient
+        each: list[dict[int, list[Any]]] = [{} for _ in wanted]  # norms by place, for rules with one for each gradient
         here = self.grads.unique()
-        rest = set(range(len(self.grads.leaves))).difference(*(places for _, places in self._groups()))
-        found = measure(counted, [_local(_within(w, sorted(rest), here)) for w in wanted])
+        rest = set(range(len(self.grads.leaves))).difference(*(places for _, places in groups))
+        found = self._tried(counted, [_within(w, sorted(rest), here) for w in wanted])
         beside = [self._beside(*each_) for each_ in zip(wanted, found, strict=True)]
-        replicas = Replicas(self.full, self.backend, rest) if any(group.compares for group, _ in self._groups()) else None
+        sharded = {i for _, places in groups for i in places}
+        replicas = Replicas(self.full, self.backend, sharded) if any(group.compares for group, _ in groups) else None
         sent = []
-        for group, places in self._groups():
+        for group, places in groups:
             within = [_within(w, places, here) for w in wanted]
-            sent.append(self._sent(group, counted, within, beside, replicas if group.compares else None))
+            sent.append(self._sent(group, places, counted, within, beside if group.compares else []))
         sent = [one for one in sent if one.whose]
-        for one, values in zip(sent, self._over(sent), strict=True):
-            for (k, i), value in zip(one.whose, values, strict=True):
-                if i < 0:
-                    sums[k].append(value)
-                else:
-                    each[k][i] = final(self.backend, value, wanted[k][1].order)
+        for one in sent:  # after all has been measured: what could not be measured is told to all
+            if one.group.compares:
+                one.mark(Agreement.of(one.group, self.parts, one.places, self._refused), replicas)
+        self._add(sent, self._over(sent), sums, each)
+        for one in sent:
+            self._settle(one, wanted, sums, each)
         if replicas is not None:
-            replicas.settle(counted, sorted(rest.intersection(here)))
+            self._compared(replicas, counted, sorted(rest.intersection(here)), [one.group for one in sent])
         for k, ((places, rule), n) in enumerate(zip(wanted, found, strict=True)):
             if _is_each(rule):
-                each[k].update((i, n[i]) for i in places if i in rest)
+                each[k].update((i, [n[i]]) for i in places if i in rest)
             elif not sums[k] or any(counted.leaves[i] is not None for i in places if i in rest):
                 sums[k].append(n)
         joined = list(map(self._joined, wanted, sums, each))
         rules = [rule for _, rule in wanted]
         joined = joined if self.reduce is None else self._reduced(self.reduce, joined, rules)
         return [final(self.backend, n, r.order) if r.scope is GLOBAL else n for n, r in zip(joined, rules, strict=True)]
+
+    def _tried(self, counted: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
+        """The norms of this process; of nothing if it cannot clip, where it can tell the others so."""
+        if self._refused is None and not self._tells:
+            return measure(counted, list(map(_local, wanted)))
+        if self._refused is None:
+            try:
+                return measure(counted, list(map(_local, wanted)))
+            except Exception as error:
+                self._refused = error
+        return measure(self._with([None] * len(counted.leaves)), list(map(_local, wanted)))
+
+    def _add(self, sent: list[_Sent], found: list[list[Any]], sums: list[list[Any]], each: list[dict[int, list[Any]]]) -> None:
+        for one, values in zip(sent, found, strict=True):
+            for (k, i), value in zip(one.whose, values, strict=True):
+                if i < 0:
+                    sums[k].append(value)
+                else:
+                    each[k].setdefault(i, []).append(value)
+
+    def _settle(self, one: _Sent, wanted: Sequence[Wanted], sums: list[list[Any]], each: list[dict[int, list[Any]]]) -> None:
+        """Do what the marks of a group say: refuse the call on all its processes, or measure what some of them lack."""
+        if one.agreement is None or not one.reads:
+            return
+        maxima = [x if isinstance(x, float) else number(self.backend, x) for x in one.marks]
+        if one.replicas is not None and one.looks:
+            one.replicas.learn(one.group, maxima[-1])
+        if one.agreement.is_refused(maxima):
+            self._refused = joined_refusals(one.group, self._refused)
+            return
+        try:
+            has_more, found = one.agreement.found(maxima, all_read=one.group.on_host)
+            if not has_more:
+                return
+            if found is not None:
+                check_alike(self.full, found)
+            assert self.parts is not None
+            assert self.parts.late is not None
+            leaves, is_complete = self.parts.late(one.places, found)
+        except ArgumentError as error:
+            self._refused = self._refused or error
+            return
+        firsts = {id(self.full.params[i]): i for i in reversed(one.places) if leaves[i] is not None}
+        within = [_within(w, one.places, list(firsts.values())) for w in wanted]
+        more = self._sent(one.group, one.places, self._with(leaves), within, [])
+        self._add([more], [more.values] if is_complete else self._over([more]), sums, each)
+
+    def _compared(self, replicas: Replicas, counted: Gradients, places: list[int], groups: list[Processes]) -> None:
+        if self._refused is not None:  # there may be no norms here
+            counted = self._with([None] * len(counted.leaves))
+        error = replicas.settle(counted, places)
+        replicas.count(groups)
+        self._refused = self._refused or error
 
     def _beside(self, wanted: Wanted, found: Any) -> Any:
         """The norm of the gradients that count as replicas; None for a rule that has no norm over all."""
@@ -137,38 +245,45 @@ class Sharded:
         return combined(self.backend, [n for n in found if n is not None], rule.order) if _is_each(rule) else found
 
     def _sent(
-        self, group: Processes, counted: Gradients, wanted: list[Wanted], beside: list[Any], replicas: Replicas | None
+        self, group: Processes, places: Sequence[int], counted: Gradients, wanted: list[Wanted], beside: list[Any]
     ) -> _Sent:
         """The norms for the processes of a group, in one collective, which also compares replicas.
 
         A set with one norm sends one value, whatever this process has of it. Any other set sends one value for each gradient,
         even if a process has none: all processes of the group send equally many.
         """
-        found = measure(counted, list(map(_local, wanted)))
+        found = self._tried(counted, wanted)
         values: list[Any] = []
         whose: list[tuple[int, int]] = []
-        for k, ((places, rule), n) in enumerate(zip(wanted, found, strict=True)):
+        for k, ((within, rule), n) in enumerate(zip(wanted, found, strict=True)):
             if _is_each(rule):
-                values += [nothing(rule.order) if n[i] is None else n[i] for i in places]
-                whose += [(k, i) for i in places]
+                values += [nothing(rule.order) if n[i] is None else n[i] for i in within]
+                whose += [(k, i) for i in within]
             else:
                 values.append(n)
                 whose.append((k, -1))
-        more = [] if replicas is None else [k for k, n in enumerate(beside) if n is not None]
+        more = [k for k, n in enumerate(beside) if n is not None]
         orders = [_order(wanted[k][1]) for k in (*(k for k, _ in whose), *more)]
-        return _Sent(group, values + [beside[k] for k in more], orders, whose, replicas)
+        return _Sent(group, values + [beside[k] for k in more], orders, whose, places)
 
-    def _joined(self, wanted: Wanted, sums: list[Any], each: dict[int, Any]) -> Any:
+    def _joined(self, wanted: Wanted, sums: list[Any], of_each: dict[int, list[Any]]) -> Any:
         """The norm or norms of a set, from the norms over each group of processes and the local norm."""
         places, rule = wanted
         if not _is_each(rule):
             return combined(self.backend, sums, rule.order)
+        each = {i: self._whole(found, rule) for i, found in of_each.items()}
         if rule.scope is GLOBAL:
             distinct = set(self._distinct()).intersection(places)
-            return combined(self.backend, [each[i] for i in sorted(distinct)], rule.order)
+            found = [each[i] for i in sorted(distinct)]  # None: this process has refused the call, and measured nothing
+            return combined(self.backend, [n for n in found if n is not None], rule.order)
         present = {i for i in places if self.grads.leaves[i] is not None}
         full = self.full.leaves
         return [norms.mean(self.backend, x, each[i], rule) if i in present else None for i, x in enumerate(full)]
+
+    def _whole(self, found: list[Any], rule: Rule) -> Any:
+        if found[0] is None:
+            return None
+        return final(self.backend, found[0] if len(found) == 1 else combined(self.backend, found, _order(rule)), rule.order)
 
     def _distinct(self) -> list[int]:
         """The places of the gradients, each once, also of those that only other processes have."""
@@ -182,21 +297,52 @@ class Sharded:
         """Each of several norms over all processes of its group."""
         requests = [(one.group, one.values, functools.partial(self._join, one)) for one in sent]
         results = []
-        for one, found in zip(sent, self.backend.distributed.combine(requests), strict=True):
-            found = found[: len(one.whose)]
+        for one, all_ in zip(sent, self.backend.distributed.combine(requests), strict=True):
+            found = all_[: len(one.whose)]
+            one.marks = [] if one.agreement is None else all_[-MARKS - 1 :]
             self._results.append((one.group, [(k, p, n) for (k, _), p, n in zip(one.whose, one.orders, found, strict=False)]))
             results.append(found)
         return results
 
     def _join(self, one: _Sent, rows: list[Any]) -> Any:
         """One list of norms from those of all processes."""
-        if one.replicas is not None:
-            one.replicas.compare(one.group, rows, len(one.whose))
+        backend, orders, count = self.backend, one.orders, len(one.whose)
+        if one.looks_for_replicas:
+            self._see(one, rows)
         if isinstance(rows[0], list):
-            return [combined(self.backend, column, order) for *column, order in zip(*rows, one.orders, strict=True)]
-        if len(set(one.orders)) == 1:
-            return combined(self.backend, rows, one.orders[0])
-        return [combined(self.backend, [row[i, ...] for row in rows], order) for i, order in enumerate(one.orders)]
+            joined = [combined(backend, column, order) for *column, order in zip(*rows, orders, strict=True)]
+            if one.replicas is not None:
+                joined[-1] = one.replicas.compare([row[count : -MARKS - 1] for row in rows], [row[-1] for row in rows])
+            return joined
+        if one.agreement is None:
+            return self._columns(rows, orders)
+        if not one.reads and one.group.steps == 1:  # nobody needs the rest
+            return [*self._columns([row[:count] for row in rows], orders[:count]), *[0.0] * (len(orders) - count)]
+        last = len(orders) - MARKS - 1
+        joined = [
+            *self._columns([row[:last] for row in rows], orders[:last]),
+            *self._columns([row[last:] for row in rows], orders[last:]),
+        ]
+        if one.replicas is not None and one.looks:
+            read = backend.tolist(backend.stack([row[count:] for row in rows], "float64"))
+            marks = list(zip(*(row[-MARKS - 1 :] for row in read), strict=True))
+            joined[-1] = one.replicas.compare([row[: -MARKS - 1] for row in read], list(marks[-1]))
+            joined[-MARKS - 1 : -1] = map(max, marks[:-1])
+        return joined
+
+    def _see(self, one: _Sent, rows: list[Any]) -> None:
+        count = len(one.whose)
+        if not isinstance(rows[0], list):
+            if not self.backend.can_read(rows[0]):
+                return
+            rows = self.backend.tolist(self.backend.stack(rows, "float64"))
+        one.seen.append((rows[0][:count], repeated.are_equal([[*row[:count], row[-1]] for row in rows])))
+
+    def _columns(self, rows: list[Any], orders: list[float]) -> Any:
+        """Norms in a vector, or in a list if they are of several orders."""
+        if len(set(orders)) == 1:
+            return combined(self.backend, rows, orders[0])
+        return [combined(self.backend, [row[i, ...] for row in rows], order) for i, order in enumerate(orders)]
 
     def _reduced(self, reduce: Reduce, found: list[Any], rules: list[Rule]) -> list[Any]:
         """One norm over all processes for each set that has one norm; a gradient's own norm stays."""
@@ -204,44 +350,63 @@ class Sharded:
         orders = [_order(rules[k]) for k in which]
         results = list(found)
         if isinstance(reduce, Processes):
-            [values] = self._over([_Sent(reduce, [found[k] for k in which], orders, [(k, -1) for k in which])])
+            one = _Sent(reduce, [found[k] for k in which], orders, [(k, -1) for k in which])
+            [values] = self._over_stages(one, counts=any(rules[k].order == 0 for k in which))
             for k, value in zip(which, values, strict=True):
                 results[k] = value
             return results
         for order in dict.fromkeys(orders):
             places = [k for k, other in zip(which, orders, strict=True) if other == order]
-            values = self._called(reduce, [found[k] for k in places], order, (len(places),) if len(which) > 1 else ())
+            mine = [found[k] for k in places]
+            shape = (len(places),) if len(which) > 1 else ()
+            values = powers.called(self.grads, self.backend, reduce, mine, order, shape)
+            if all(rules[k].order for k in places):  # counts may be equal by chance
+                self._look_at_sums(mine, values, order)
             for k, value in zip(places, values, strict=True):
                 results[k] = value
         return results
 
-    def _called(self, reduce: Callable[[Tensor], Any], found: list[Any], order: float, shape: tuple[int, ...]) -> list[Any]:
-        """Norms of one order from the sums of powers that the caller's own function has reduced."""
-        backend, wide, on_host = self.backend, self.backend.distributed.widest(), all(isinstance(n, float) for n in found)
-        if on_host:
-            like = next((x for x in (*self.grads.present, *self.grads.params) if x is not None), None)
-            powers = [_power(n, order, wide) for n in found]
-            value = backend.asarray(powers if shape else powers[0], wide, like)
-        else:
-            like = next(n for n in found if not isinstance(n, float))
-            tensors = [backend.asarray(n, wide, like) if isinstance(n, float) else backend.cast(n, wide) for n in found]
-            value = backend.stack(tensors, wide) if shape else tensors[0]
-            value = _powers(backend, value, order, wide)
-        returned = reduce(value)
-        value = value if returned is None else returned  # torch.distributed.all_reduce writes in place
-        is_number = isinstance(value, (int, float)) and not shape
-        if not is_number and not (backend.is_tensor(value) and backend.shape(value) == shape):
-            what = f"reduce must return {f'a tensor of {shape[0]} elements' if shape else 'a 0-d tensor'}."
-            hint = (
-                "it gets a 0-d tensor, or for several groups a vector, and returns the sum (for an infinite order the maximum),"
-            )
-            hint += " or writes it in place."
-            raise ArgumentTypeError(what, f"{value!r}", hint)
-        each = [value[i, ...] for i in range(shape[0])] if shape else [value]
-        if on_host:
-            return [_root(float(x) if is_number else number(backend, x), order, wide) for x in each]
-        each = [backend.asarray(value, wide, like)] if is_number else each
-        return [_roots(backend, x, order, wide) for x in each]
+    def _over_stages(self, one: _Sent, *, counts: bool) -> list[list[Any]]:
+        """The norms over the processes of ``reduce=``, which have other gradients."""
+        group = one.group
+        past = None
+        if group.compares and not counts and self._can_read(one.values):
+            past = repeated.repeated_of(past_of(self.full, self.backend), one.orders)
+        if group.compares:
+            one.looks_for_replicas = past is not None and past.left > 0
+            shapes = [self.backend.shape(x) for x in self.grads.present]
+            alike = repeated.fingerprint(names_of(self.full), shapes) if one.looks_for_replicas else 0.0
+            one.mark(Agreement.of(group, None, (), self._refused), None, alike)
+        found = self._over([one])
+        if one.agreement is not None and one.reads:
+            maxima = [x if isinstance(x, float) else number(self.backend, x) for x in one.marks]
+            if one.agreement.is_refused(maxima):
+                self._refused = joined_refusals(group, self._refused)
+        if past is not None and self._refused is None:
+            for mine, equal in one.seen:
+                past.see(mine, equal, self._evidence(one.orders[: len(one.whose)]), repeated.of_group(group))
+        return found
+
+    def _look_at_sums(self, mine: list[Any], values: list[Any], order: float) -> None:
+        """Look whether the caller's function adds up equal powers, in the first clips."""
+        is_exact = self.backend.distributed.widest() == "float64" and 0 < order < math.inf
+        if not is_exact or not self._can_read([*mine, *values]):
+            return
+        past = repeated.repeated_of(past_of(self.full, self.backend), [order])
+        if past.left <= 0:
+            return
+        mine, values = ([x if isinstance(x, float) else number(self.backend, x) for x in each] for each in (mine, values))
+        equal = all(repeated.is_multiple(one, all_, order) for one, all_ in zip(mine, values, strict=True) if one)
+        past.see(mine, equal, self._evidence([order]), "a sum that is a multiple of this process's own", least=LOOKS)
+
+    def _can_read(self, values: Sequence[Any]) -> bool:
+        return all(isinstance(x, float) or self.backend.can_read(x) for x in values)
+
+    def _evidence(self, orders: Sequence[float]) -> int:
+        """How many elements are equal if these norms are: counts tell nothing, and an extreme is that of one element."""
+        if any(math.isfinite(order) for order in orders):
+            return sum(self.backend.size(self.grads.leaves[i]) for i in self.grads.unique())
+        return 1
 
     # ---- whose fault it is -----------------------------------------------------------------------------------------------
 
@@ -293,60 +458,3 @@ def _local(wanted: Wanted) -> Wanted:
     """The rule that each process measures by."""
     places, rule = wanted
     return places, dataclasses.replace(rule, scope=TENSOR, mean=False) if _is_each(rule) else rule
-
-
-# A sum of powers of a negative order is 0 without gradients. So the power of infinite gradients is the least normal number, and
-# any sum near it stands for infinity. Of the order -inf the smallest norm is infinite without gradients, and infinite gradients
-# count as the largest number.
-
-_LEAST = {"float32": 2.0**-126, "float64": 2.0**-1022}
-_NEAR = 2.0**10
-
-
-def _power(n: float, order: float, wide: str) -> float:
-    """The number that a process gives to the caller's function for its norm."""
-    if order == -math.inf:
-        return math.inf if n < 0 else min(n, LARGEST[wide])
-    if order < 0:
-        return 0.0 if n < 0 else max(_raised(n, order), _LEAST[wide])
-    return n if order == math.inf else _raised(n, order)
-
-
-def _root(value: float, order: float, wide: str) -> float:
-    """The norm from the number that the caller's function returned."""
-    if order == -math.inf:
-        return nothing(order) if value == math.inf else math.inf if value >= LARGEST[wide] else value
-    if order < 0 and value < _LEAST[wide] * _NEAR:
-        return math.inf if value > 0 else nothing(order)
-    return value if order == math.inf else _raised(value, 1 / order)
-
-
-def _powers(backend: Backend, n: Tensor, order: float, wide: str) -> Tensor:
-    """The same as :func:`_power`, for tensors."""
-    if order == -math.inf:
-        return backend.where(n < 0, math.inf, backend.clip(n, None, LARGEST[wide]))
-    if order < 0:
-        power = backend.clip(backend.power(backend.where(n < 0, 1.0, n), order), _LEAST[wide], None)
-        return backend.where(n < 0, 0.0, power)
-    return n if order in (1.0, math.inf) else backend.power(n, order)
-
-
-def _roots(backend: Backend, value: Tensor, order: float, wide: str) -> Tensor:
-    """The same as :func:`_root`, for tensors."""
-    if order == -math.inf:
-        large = backend.where(value >= backend.constant(LARGEST[wide], value), math.inf, value)
-        return backend.where(value == math.inf, nothing(order), large)
-    if order < 0:
-        is_near = value < _LEAST[wide] * _NEAR
-        root = backend.where(is_near, math.inf, backend.power(backend.where(is_near, 1.0, value), 1 / order))
-        return backend.where(value <= 0, nothing(order), root)
-    return value if order in (1.0, math.inf) else backend.power(value, 1 / order)
-
-
-def _raised(value: float, exponent: float) -> float:
-    if value == 0 and exponent < 0:
-        return math.inf
-    try:
-        return float(value**exponent)
-    except OverflowError:
-        return math.inf

@@ -20,6 +20,7 @@ from gradclip.conformance.cases import Case
 from gradclip.conformance.engine import failed, unclaimed
 from gradclip.conformance.processes import MOST_CRASHES, Run, Task, report_of
 from gradclip.conformance.ranks import worker
+from gradclip.conformance.ranks.fits import FITS
 from gradclip.conformance.result import Report
 from gradclip.conformance.specification import Specification
 from gradclip.conformance.vector import Finding
@@ -190,6 +191,8 @@ def _finding(found: dict[int, Message], size: int, seconds: float) -> Finding:
     wrong = [rank for rank in range(size) if found[rank]["wrong"]]
     norms = [found[rank]["norm"] for rank in range(size)]
     message = f"rank {wrong[0]}: {found[wrong[0]]['wrong']}" if wrong else ""
+    done = [fit.phrase for name, fit in FITS.items() if wrong and all(name in (found[rank]["fits"] or ()) for rank in wrong)]
+    message += f" ({', or '.join(done)})" if done else ""
     if len(set(norms)) > 1:
         shown = ", ".join("None" if n is None else str(float.fromhex(n) if isinstance(n, str) else n) for n in norms)
         message = "; ".join(filter(None, [message, f"the ranks have different norms: {shown}"]))

@@ -18,6 +18,7 @@ from gradclip.conformance.array import Array, number_to_json
 from gradclip.conformance.cases import plan
 from gradclip.conformance.compare import compare
 from gradclip.conformance.load import Vector
+from gradclip.conformance.ranks.fits import fits
 from gradclip.conformance.specification import Specification
 from gradclip.conformance.vector import MOST, words_of
 from gradclip.errors import ArgumentError
@@ -82,18 +83,25 @@ def _function(specification: Specification) -> tuple[str, Any]:
     return f"{module}.clip_grad_norm_", importlib.import_module(module).clip_grad_norm_
 
 
+def _limit(vector: Vector) -> tuple[float, float]:
+    """The limit and the order of a vector."""
+    given = vector.arguments
+    return tuple(float(getattr(x, "value", x)) for x in (given["max_norm"], given.get("norm_type", 2.0)))  # type: ignore[return-value]
+
+
 def _outcome(vector: Vector, world: Any, clip: Any) -> Message:
     """What came of a vector on this rank."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings are not tested
         try:
-            got, want = world.run(vector, clip)
+            before, got, want = world.run(vector, clip)
         except (Exception, SystemExit) as error:
             return {"raised": words_of(error)}
     difference = compare(got, want, vector.ulp)
     norm = got.norm.values[0] if isinstance(got.norm, Array) and got.norm.values else got.norm
     return {
         "wrong": difference.message,
+        "fits": fits(before, got.gradients, *_limit(vector)) if difference.message else None,
         "ulps": min(difference.ulps, sys.float_info.max),  # JSON has no infinity
         "got": got.as_json(MOST),
         "expected": want.as_json(MOST),

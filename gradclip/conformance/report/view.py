@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gradclip.conformance.load import Vector, VectorFile
+from gradclip.conformance.ranks.fits import FITS
 from gradclip.conformance.report import words
 from gradclip.conformance.report.causes import causes
 from gradclip.conformance.result import REASONS, STATUSES, Report, Result
@@ -227,6 +228,8 @@ def _effect(kind: str, name: str, file: VectorFile | None, checks: Mapping[str, 
         check = checks.get(name)
         return Effect(name) if check is None else Effect(name, check.description, check.training)
     flag = file.flags.get(name) if file else None
+    if flag is None and name in FITS:
+        return Effect(name, FITS[name].explanation, FITS[name].training)
     return Effect(name) if flag is None else Effect(name, flag.explanation, flag.training, flag.links)
 
 

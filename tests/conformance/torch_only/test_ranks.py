@@ -94,6 +94,42 @@ def test_replicas_that_count_twice(tmp_path: Path) -> None:
     assert kinds[0].explanation == "A gradient that is the same on several ranks counts once."
 
 
+SCALES = {
+    "nothing": ("pass", "NothingScaled", "it scaled nothing"),
+    "up": (
+        "[p.grad.mul_(8.0) for p in parameters if p.grad is not None]",
+        "ScaledUp",
+        "it scaled up",
+    ),
+    "its own norm": (
+        "x = [g for p in parameters if (g := p.grad) is not None]\n"
+        "    x = [g.to_local() if hasattr(g, 'to_local') else g for g in x]\n"
+        "    torch.nn.utils.clip_grads_with_norm_([G(g) for g in x], max_norm, torch.nn.utils.get_total_norm(x))",
+        "AllShards",
+        "it scaled by this rank's own norm",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_the_cause_is_what_came_instead(tmp_path: Path, name: str) -> None:
+    """A clip that scales nothing does not scale by each rank's own norm, though that is within the limit in a vector."""
+    body, cause, phrase = SCALES[name]
+    clip = tmp_path / "wrong.py"
+    clip.write_text(
+        "import torch\n\nclass G:\n    def __init__(self, grad): self.grad = grad\n\n"
+        f"def clip(parameters, max_norm):\n    {body}\n"
+    )
+    chosen = [option for vector in ("2-S0-even", "2-S1-even", "2-between") for option in ("--select", f"*/{vector}")]
+    found = results(tmp_path, 1, f"{clip}:clip", "--ranks", "2", *chosen)
+    assert {result["status"] for result in found.values()} == {"fail"}
+    assert all(phrase in result["message"] for result in found.values())
+    report = Report.from_json(json.loads((tmp_path / "report.json").read_text("utf-8")))
+    kinds = lay_out(report, load_vectors(SHIPPED / "ranks")).kinds("fail")
+    assert [kind.names for kind in kinds] == [(cause,)]
+    assert kinds[0].explanation
+
+
 def test_torch_s_own_fails_where_it_does(tmp_path: Path) -> None:
     """The native takes no plain tensor beside DTensors, and waits for a rank that lacks a gradient."""
     expected = {"2-S0-even": "", "2-plain-beside": "raised", "2-missing-first": "hung", "2-large": "", "2-S1-even": ""}

@@ -12,7 +12,9 @@ from paddle_only.distributed.common import Shard, agree, as_on_a_device, local, 
 
 import gradclip
 from gradclip.dialects import torch as dialect
-from gradclip.errors import NonFiniteError
+from gradclip.errors import GradclipWarning, NonFiniteError
+
+RULE = dialect.clip_grad_norm(1.0)
 
 
 def spoilt(value: float) -> dict[str, paddle.Tensor]:
@@ -65,3 +67,20 @@ def check_a_process_without_gradients() -> None:
     assert float(norm) > 0
     agree(float(norm))
     assert gradclip.norm([], dialect.clip_grad_norm(1.0), reduce=world()) == 0.0
+
+
+def check_what_one_process_refuses_is_told_to_all() -> None:
+    x = placed(paddle.ones([8]), world(), Shard(0))
+    wrong = {"w": x, "b": paddle.ones([2])}
+    if dist.get_rank() == 0:
+        wrong["b"] = paddle.ones([2], "int64")
+    with pytest.raises(TypeError if dist.get_rank() == 0 else ValueError) as error:
+        gradclip.norm(wrong, RULE)
+    if dist.get_rank():
+        assert "Another process has refused this clip" in str(error.value)
+        assert "rank 0: " in str(error.value)
+
+
+def check_replicas_that_are_added_up() -> None:
+    with pytest.warns(GradclipWarning, match=r"reduce= adds up gradients that are the same on every process"):
+        gradclip.norm([random([5], 3)], RULE, reduce=world())

@@ -115,8 +115,8 @@ def check_what_travels() -> None:
     given = [distribute_tensor(randn(8, 5, seed=i), world(), [Shard(0)]) for i in range(10)]
     for rule, sent in (
         (tensorflow.clip_by_norm(0.5, axes=[1]), []),
-        (tensorflow.clip_by_norm(0.5, axes=[0]), [10 * 5 * 8]),
-        (optax.adaptive_grad_clip(0.1), [10 * 5 * 8] * 2),
+        (tensorflow.clip_by_norm(0.5, axes=[0]), [10 * 5 * 8 + 8]),
+        (optax.adaptive_grad_clip(0.1), [10 * 5 * 8 + 8] * 2),
         (optax.adaptive_grad_clip(0.1, axis=1), []),
     ):
         with Traffic() as traffic:

@@ -116,6 +116,9 @@ def same(got: Sequence[Any], want: Sequence[Any], at_most: float = 4) -> None:
         assert distance <= at_most, f"{distance} ulp: {g} for {w}"
 
 
+MARKS = 24  #: the bytes in each exchange of norms that tell what is unlike the parameters
+
+
 class Traffic(CommDebugMode):
     """Records the collectives, with the bytes that this process sends in each."""
 

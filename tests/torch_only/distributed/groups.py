@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
-from torch_only.distributed.common import Traffic, agree, as_on_a_device, close, exact, same, square, world
+from torch_only.distributed.common import MARKS, Traffic, agree, as_on_a_device, close, exact, same, square, world
 
 import gradclip
 from gradclip import Group
@@ -60,7 +60,7 @@ def check_groups_are_those_of_whole_gradients() -> None:
             agree(got.norm)
             # one number for each norm; order 0 needs one for each gradient, because a shard does not show if the rest is zero
             # and one for the plain tensors beside shards, for each rule with one norm over all
-            assert traffic.sent == [8 * ((5 if order == 0 else 1) + 1 + 2 + 2)], traffic.sent
+            assert traffic.sent == [8 * ((5 if order == 0 else 1) + 1 + 2 + 2) + MARKS], traffic.sent
 
 
 def check_groups_where_no_value_is_looked_at() -> None:
@@ -68,7 +68,7 @@ def check_groups_where_no_value_is_looked_at() -> None:
     want, given = gradclip.clip(tensors, groups), in_parts(tensors)
     with as_on_a_device(), Traffic() as traffic:
         got = gradclip.clip(given, groups)
-    assert traffic.sent == [8 * (4 + 2)]
+    assert traffic.sent == [8 * (4 + 2) + MARKS]
     assert isinstance(got.norm[0], torch.Tensor)
     same(list(got.grads.values()), list(want.grads.values()))
     same(list(given.values()), list(tensors.values()), 0)
@@ -80,7 +80,7 @@ def check_as_many_calls_are_as_many_collectives() -> None:
     with Traffic() as traffic:
         for group in groups_of(2.0):
             gradclip.norm(given, group)
-    assert traffic.sent == [16, 16, 16]
+    assert traffic.sent == [16 + MARKS] * 3
 
 
 def check_fsdp2_by_the_names_of_a_model() -> None:
@@ -99,7 +99,7 @@ def check_fsdp2_by_the_names_of_a_model() -> None:
     ]
     with Traffic() as traffic:
         norms = gradclip.clip_(params, groups).norm
-    assert traffic.sent == [32]
+    assert traffic.sent == [32 + MARKS]
     first, second = exact(plain[:2], 2.0), exact([plain[0], plain[2]], 2.0)
     close(norms[0], first)
     close(norms[1], second)
@@ -120,7 +120,7 @@ def check_a_pipeline_has_other_names_on_each_process() -> None:
     ]
     with Traffic() as traffic:
         result = gradclip.clip_(given, groups, reduce=dist.group.WORLD)
-    assert traffic.sent == [24]
+    assert traffic.sent == [24 + MARKS]
     norms = [exact(layers[:1], 2.0), exact(layers, 2.0), exact(layers[2:], math.inf) if size > 2 else 0.0]
     for got, want in zip(result.norm, norms, strict=True):
         close(got, want)
@@ -163,7 +163,7 @@ def check_what_no_group_is_for_moves_nothing() -> None:
     given = {**in_parts(whole()), "summed": summed}
     with Traffic() as traffic:
         result = gradclip.clip(given, Group(dialect.clip_grad_norm(0.5), "encoder.*"))
-    assert traffic.sent == [16]
+    assert traffic.sent == [16 + MARKS]
     assert result.grads["summed"].placements == (Partial(),)
     assert result.grads["summed"] is not summed
     with Traffic() as traffic:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from oracle import ulps
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch_only.distributed.common import (
+    MARKS,
     Traffic,
     agree,
     as_on_a_device,
@@ -214,10 +215,10 @@ def check_one_collective_however_many_gradients() -> None:
         for order in (1.0, 2.0, 3.0, math.inf, -math.inf):
             with Traffic() as traffic:
                 gradclip.clip_(given, dialect.clip_grad_norm(0.1, order))
-            assert traffic.sent == [16], "the norm of the shards, and the norm of plain tensors beside them"
+            assert traffic.sent == [16 + MARKS], "the norm of the shards, and the norm of plain tensors beside them"
         with Traffic() as traffic:
             gradclip.clip_(given, tensorflow.clip_by_norm(0.1))
-        assert traffic.sent == [8 * count]
+        assert traffic.sent == [8 * count + MARKS]
         with Traffic() as traffic:
             gradclip.clip_(given, dialect.clip_grad_value(0.1))
             gradclip.scale_by_norm_(given, dialect.clip_grad_norm(0.1), 1.0)

@@ -286,7 +286,7 @@ def check_only_the_first_clips_look() -> None:
         other, _, _ = mixed()
         for _ in range(LOOKS + 2):
             gradclip.clip_(other, rule, shards={"expert": group})
-        assert len(reads) == LOOKS
+        assert len(reads) == 2 * LOOKS, "what all processes send, and whether the replicas here are zero"
     third, _, _ = mixed()
     differ(lambda: gradclip.clip_(third, rule), "expert")
 

@@ -22,6 +22,7 @@ from torch_only.distributed import (
     following,
     groups,
     meshes,
+    missing,
     norms,
     recipes,
     reducing,
@@ -33,7 +34,7 @@ from torch_only.distributed import (
 
 torch.compiler.reset()  # imports what torch imports late: once, before the processes are forked
 
-MODULES = (recipes, norms, axes, meshes, reducing, shards, groups, following, skipping, training, trainers, faults)
+MODULES = (recipes, norms, axes, meshes, missing, reducing, shards, groups, following, skipping, training, trainers, faults)
 
 
 def checks(processes: int) -> dict[str, Callable[[], None]]:
