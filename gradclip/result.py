@@ -11,7 +11,7 @@ from gradclip.gradients import Gradients
 from gradclip.lane import Lane
 from gradclip.reprs import numbers, tensors
 
-__all__ = ["ClipResult", "Outcome", "dtype_of", "last", "of_total", "public"]
+__all__ = ["ClipResult", "Outcome", "dtype_of_all", "last", "of_total", "public"]
 
 
 G = TypeVar("G", covariant=True)
@@ -156,7 +156,7 @@ def public(grads: Gradients, found: Outcome, *, is_list: bool) -> ClipResult[Any
         norm, coefficient = _contained(grads, norm, is_list), _contained(grads, coefficient, is_list)
     if grads.backend is None or norm is None:
         return ClipResult(found.grads, norm, coefficient, None, is_list, (), found.skip, found.zeroed, found.bounds)
-    form = _Form(grads.lane, dtype_of(grads, is_shared=found.is_shared), is_list)
+    form = _Form(grads.lane, dtype_of_all(grads) if found.is_shared else norm_dtype(grads.dtypes), is_list)
     if type(found.norm) is float or _has_floats(found.norm):
         return ClipResult(found.grads, norm, coefficient, form, is_list, found.culprits, found.skip, found.zeroed, found.bounds)
     norm, coefficient = form.of(norm), form.of(coefficient)
@@ -188,10 +188,10 @@ def of_total(lane: Lane, norm: float, coefficient: float) -> ClipResult[Any]:
     return ClipResult(None, norm, coefficient, _Form(lane, norm_dtype([lane.dtype]), False), culprits=[], bounds={})
 
 
-def dtype_of(grads: Gradients, *, is_shared: bool) -> str:
-    """The dtype of the norm; if processes share it, the same on each that has the parameters, also without their gradients."""
+def dtype_of_all(grads: Gradients) -> str:
+    """The dtype of a norm that processes share: the same on each that has the parameters, also without their gradients."""
     dtypes = set(grads.dtypes)
-    if grads.backend is not None and is_shared:
+    if grads.backend is not None:
         missing = (p for x, p in zip(grads.leaves, grads.params, strict=True) if x is None and p is not None)
         dtypes |= set(map(grads.backend.dtype, missing))
     return norm_dtype(list(dtypes))

@@ -103,11 +103,12 @@ class RuleClip(Slot, paddle.nn.clip.ClipGradBase):
             if not paddle.in_dynamic_mode():
                 clipped = self._clipped_in_program(chosen)
             else:
-                if self.monitor is not None:
-                    self.monitor.measure(chosen)
-                clipped = self._clipped(chosen, self.rule)
-                if self.monitor is not None:
-                    self.monitor.update(self.last, grads=chosen)
+                step = self.step
+                if step.monitor is not None:
+                    step.monitor.measure(chosen)
+                clipped = self._clipped(chosen, step.rule)
+                if step.monitor is not None:
+                    step.monitor.update(self.last, grads=chosen)
         return [(p, next(clipped) if this else g) for (p, g), this in zip(pairs, is_wanted, strict=True)]
 
     def _clipped(self, chosen: Pairs, rule: Any) -> Iterator[Any]:

@@ -70,7 +70,7 @@ class StepPreHook(Slot):
             hint = "a rule by gradient, as dialects.keras.clipnorm(1.0), or the norm of the step before: "
             hint += page("slots.md")
             raise ArgumentError(what, f"rule={self.rule}", hint)
-        few = clip_few(optimizer, args, kwargs, self.rule) if self._is_simple and not self._left_out else None
+        few = clip_few(optimizer, args, kwargs, self.step.rule) if self._is_simple and not self._left_out else None
         if few is not None:
             self.last = few
             return None
@@ -78,7 +78,7 @@ class StepPreHook(Slot):
         if closure is not None and not self.step.skips:
             return with_clips_inside(self.clip, optimizer, args, kwargs)
         if closure is not None:
-            args, kwargs = exchanged(args, kwargs, closure, called(optimizer, closure, self.rule))
+            args, kwargs = exchanged(args, kwargs, closure, called(optimizer, closure, self.step.rule))
         if self._left_out:
             self._restore()  # after a step that failed
         try:
@@ -222,12 +222,13 @@ class StepPreHook(Slot):
         return open_(parameters, holders="all")  # an optimizer accepts any leaf tensor as a parameter
 
     def _run(self, opened: Gradients, options: Options) -> Outcome:
-        if self.monitor is not None:
-            self.monitor.measure(opened.container.tree)
-        found = run(opened, self.rule, options)
-        self.last = last(opened, found, is_list=isinstance(self.rule, (list, tuple)))
-        if self.monitor is not None:
-            self.monitor.update(self.last, grads=opened.container.tree)
+        step = self.step
+        if step.monitor is not None:
+            step.monitor.measure(opened.container.tree)
+        found = run(opened, step.rule, options)
+        self.last = last(opened, found, is_list=isinstance(step.rule, (list, tuple)))
+        if step.monitor is not None:
+            step.monitor.update(self.last, grads=opened.container.tree)
         return found
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gradclip import registry
+from gradclip.dtypes import norm_dtype
 from gradclip.gradients import Gradients
-from gradclip.result import Outcome, dtype_of
+from gradclip.result import Outcome, dtype_of_all
 
 __all__ = ["as_tensor"]
 
@@ -21,7 +22,8 @@ def as_tensor(opened: Gradients, found: Outcome, home: str) -> Any:
     if not present and norm != 0:  # the norm of other processes' gradients
         present = [param for param in opened.params if param is not None]
     if opened.backend is not None and present:
-        made = opened.backend.asarray(norm, dtype_of(opened, is_shared=found.is_shared), present[0])
+        dtype = dtype_of_all(opened) if found.is_shared else norm_dtype(opened.dtypes)
+        made = opened.backend.asarray(norm, dtype, present[0])
         return made if opened.lane.dtype else opened.backend.distributed.as_native(made, present)
     backend = opened.backend or registry.home(home)
     return norm if backend is None else backend.asarray(norm, "float32", None)

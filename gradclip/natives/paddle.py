@@ -25,7 +25,7 @@ NATIVES = (
         applied=Applied.SLOT,
         note="For grad_clip= of an optimizer: each gradient by its own norm.",
         link=_DOCS.format("ClipGradByNorm"),
-        departs={"infinite-limit": "every gradient becomes NaN"},
+        departs={"infinite-limit": "every gradient becomes NaN", "sparse": "an error where it stores nothing"},
         departs_also=("finite-norm", "wide-arithmetic", "dtypes", "legacy-programs"),
     ),
     _native(
