@@ -82,17 +82,28 @@ class PaddleArrays:
         total.backward()
         return [paddle.zeros_like(array) if array.grad is None else array.grad for array in inputs]
 
-    def hold(self, gradients: Sequence[Any]) -> list[Any]:
+    def hold(self, gradients: Sequence[Any], values: Sequence[Any] | None = None) -> list[Any]:
         """Parameters with these gradients, one for one object."""
         made: dict[int, Any] = {}
-        for gradient in gradients:
+        for gradient, value in zip(gradients, values or [None] * len(gradients), strict=True):
             if gradient is not None and id(gradient) not in made:
-                made[id(gradient)] = _holder(gradient)
+                made[id(gradient)] = _holder(gradient, value)
         return [EagerParamBase.from_tensor(paddle.zeros([1])) if g is None else made[id(g)] for g in gradients]
 
+    def model(self, held: Sequence[Any]) -> Any:
+        """A layer with these parameters."""
+        made = paddle.nn.Layer()
+        for number, parameter in enumerate(held):
+            made.add_parameter(f"layer{number}_weight", parameter)
+        return made
 
-def _holder(gradient: Any) -> Any:
-    parameter = EagerParamBase.from_tensor(paddle.zeros(gradient.shape, gradient.dtype))
+    def optimizer(self, held: Sequence[Any]) -> Any:
+        """An optimizer of these parameters."""
+        return paddle.optimizer.SGD(parameters=list(held))
+
+
+def _holder(gradient: Any, value: Any = None) -> Any:
+    parameter = EagerParamBase.from_tensor(paddle.zeros(gradient.shape, gradient.dtype) if value is None else value.clone())
     parameter.grad = gradient
     if gradient.is_dense():  # Paddle copies an assigned gradient; the clip must write into the gradient itself
         parameter.grad.get_tensor()._share_data_with(gradient.get_tensor())

@@ -63,14 +63,31 @@ class TorchArrays:
         outputs = [output for output in function([x.clone() for x in inputs]) if output is not None]
         return list(torch.autograd.grad(sum(output.sum() for output in outputs), inputs, materialize_grads=True))
 
-    def hold(self, gradients: Sequence[Any]) -> list[torch.Tensor]:
-        """Tensors with these gradients, one for one object; they require none, so that the gradients may be of any dtype."""
-        made: dict[int, torch.Tensor] = {}
-        for gradient in gradients:
+    def hold(self, gradients: Sequence[Any], values: Sequence[Any] | None = None) -> list[torch.nn.Parameter]:
+        """Parameters with these gradients, one for one object; those of integers cannot require one."""
+        made: dict[int, torch.nn.Parameter] = {}
+        for gradient, value in zip(gradients, values or [None] * len(gradients), strict=True):
             if gradient is not None and id(gradient) not in made:
-                made[id(gradient)] = torch.zeros(gradient.shape, dtype=gradient.dtype)
-                made[id(gradient)].grad = gradient
-        return [torch.zeros(1) if gradient is None else made[id(gradient)] for gradient in gradients]
+                made[id(gradient)] = _holder(gradient, value)
+        return [torch.nn.Parameter(torch.zeros(1)) if gradient is None else made[id(gradient)] for gradient in gradients]
+
+    def model(self, held: Sequence[torch.nn.Parameter]) -> torch.nn.Module:
+        """A module with these parameters."""
+        made = torch.nn.Module()
+        for number, parameter in enumerate(held):
+            made.register_parameter(f"layer{number}_weight", parameter)
+        return made
+
+    def optimizer(self, held: Sequence[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        """An optimizer of these parameters."""
+        return torch.optim.SGD(list(held), lr=1.0)
+
+
+def _holder(gradient: torch.Tensor, value: torch.Tensor | None) -> torch.nn.Parameter:
+    zeros = torch.zeros(gradient.shape, dtype=gradient.dtype) if value is None else value.detach().clone()
+    parameter = torch.nn.Parameter(zeros, requires_grad=zeros.is_floating_point() or zeros.is_complex())
+    parameter.grad = gradient
+    return parameter
 
 
 _EXACT = (torch.int32, torch.int64, torch.bool, torch.uint8, torch.int8, torch.int16)

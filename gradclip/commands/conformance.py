@@ -58,9 +58,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--arrays", metavar="FRAMEWORK", help=text)
     add(
         "--takes",
-        choices=("gradients", "parameters"),
-        help="what a function takes, if the name of its first argument does not say",
+        choices=("gradients", "parameters", "model", "optimizer", "named parameters"),
+        help="what a function takes, if the name of its first argument and a trial call do not say",
     )
+    text = "the function clips in place, or with --no-in-place it does not (default: what a trial call does)"
+    add("--in-place", action=argparse.BooleanOptionalAction, help=text)
     add("--like", metavar="native:NAME", help="for a copy of a native: accept the native's results too, where gradclip departs")
     add("--xfails", metavar="FILE", help='expected failures: JSON, {"TARGET NAME": {"CASE": "reason"}}; strict')
     add("--vectors", metavar="PATH", help="a vector file or a folder of them, instead of the suite's")
@@ -145,7 +147,7 @@ def _report(options: argparse.Namespace, made: Plan, specifications: list[Specif
     from gradclip.conformance.progress import Shown
     from gradclip.conformance.ranks.runs import run_on_ranks
 
-    names = ("dialects", "select", "vectors", "xfails", "arrays", "takes", "like")
+    names = ("dialects", "select", "vectors", "xfails", "arrays", "takes", "in_place", "like")
     given = {name: getattr(options, name) for name in names}
     task = Task(made, **given, seconds=options.seconds or (20.0 if options.ranks else 60.0))
     with Shown() as shown:
@@ -156,7 +158,7 @@ def _report(options: argparse.Namespace, made: Plan, specifications: list[Specif
 
 def _check_ranks(options: argparse.Namespace) -> None:
     """Refuse the options that say nothing of a clip on several ranks."""
-    for name in ("like", "arrays", "takes"):
+    for name in ("like", "arrays", "takes", "in_place"):
         if options.ranks and getattr(options, name) is not None:
             hint = "a clip on several ranks takes parameters of torch."
             raise ArgumentError(f"--{name} does not go with --ranks.", f"--{name} {getattr(options, name)}", hint)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
+import importlib.util
+import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,24 +19,35 @@ __all__ = ["arrays_of", "chosen"]
 _PACKAGES = {"torch": "torch", "tensorflow": "tensorflow", "paddle": "paddle", "jax": "jax", "optax": "jax", "numpy": "numpy"}
 
 
-def arrays_of(function: Any, text: str) -> str:
-    """The framework of a function's arrays; ``text`` is the TARGET, for the error."""
-    module = sys.modules.get(str(getattr(function, "__module__", "")))
+def arrays_of(function: Any, text: str, dialect: str = "numpy") -> list[str]:
+    """The frameworks whose arrays a function may take, the likeliest first; only the first, where something tells.
+
+    Args:
+        text: the TARGET, for the error.
+        dialect: the framework of the operation: of its arrays where the file imports none, or several.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    here = getattr(function, "__module__", None) or type(function).__module__
+    module = sys.modules.get(str(here))
     own = _PACKAGES.get(getattr(module, "__name__", "").partition(".")[0])
     if own:
-        return own
+        return [own]
     try:
         source = Path(getattr(module, "__file__", None) or "").read_text(encoding="utf-8")
     except (OSError, ValueError):  # no file, or one of compiled code
-        return "numpy"
-    return chosen(source, str(getattr(function, "__name__", "")), text)
+        source = ""
+    found = chosen(source, str(getattr(function, "__name__", "")), text, dialect)
+    others = [one for one in dict.fromkeys(("numpy", dialect)) if importlib.util.find_spec(one) is not None]
+    return [found] if found else others if "numpy" in dict(_names(ast.parse(source))).values() else others[::-1]
 
 
-def chosen(source: str, name: str, text: str) -> str:
-    """The framework that the function's annotations name, else the one that its source imports, else NumPy.
+def chosen(source: str, name: str, text: str, dialect: str = "") -> str:
+    """The framework that the function's annotations name, else the one that its source imports; "" for NumPy or none.
 
     Raises:
-        ValueError: for a source that imports several, if the annotations name none or several.
+        ValueError: for a source that imports several, if the annotations name none or several, and the dialect is of none.
 
     >>> chosen("import numpy, torch", "clip", "train.py:clip")
     'torch'
@@ -46,10 +60,12 @@ def chosen(source: str, name: str, text: str) -> str:
     if len(annotated) == 1:
         return annotated.pop()
     found = sorted(set(names.values()) - {"numpy"})
+    if len(found) > 1 and dialect in found:
+        return dialect
     if len(found) > 1:
         hint = f"say whose arrays the function takes: {' or '.join(f'--arrays {one}' for one in found)}."
         raise ArgumentError(f"The file imports {' and '.join(found)}.", text, hint)
-    return found[0] if found else "numpy"
+    return found[0] if found else ""
 
 
 def _names(tree: ast.AST) -> Iterator[tuple[str, str]]:

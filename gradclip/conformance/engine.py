@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,9 +164,6 @@ class Session:
                 finding = self._timed(lambda: _found(self._target, case, claims))
             except Hung as error:
                 finding = Finding(str(error), "hung")
-        hint = str(getattr(self._target, "hint", ""))
-        if finding.message and hint:
-            finding = replace(finding, message=f"{finding.message}; {hint}")
         return judged(self.name, case, finding, self.declared, time.perf_counter() - begun)
 
     def close(self) -> None:

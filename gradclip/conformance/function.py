@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import inspect
-import re
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from gradclip.conformance.target import (
-    DEFAULT_CLAIMS,
-    FEATURES,
-    OPERATIONS,
-    ComposedTarget,
-    load_arrays,
-    named_like,
-)
-from gradclip.conformance.timed import Timed
-from gradclip.errors import ArgumentTypeError
+import gradclip
+from gradclip.conformance.calling import FORMS, HELD, TAKES, bound, formed, main_of, options_of, required_roles, role_of
+from gradclip.conformance.target import DEFAULT_CLAIMS, OPERATIONS, ComposedTarget, load_arrays, named_like
+from gradclip.conformance.timed import Hung, Timed
+from gradclip.errors import ArgumentError, ArgumentTypeError
 from gradclip.natives import Applied
 
-__all__ = ["FunctionTarget", "function_target", "parameters_of"]
+__all__ = ["FunctionTarget", "function_target"]
 
-_TRIAL = 5.0  # seconds for the trial call of a function
+_TRIAL = 5.0  # seconds for a trial call of a function
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What a trial call did."""
+
+    error: str = ""  #: the exception
+    norm: Any = None
+    returned: bool = False  #: gradients
+    wrote: bool = False  #: into the gradients' own memory
+    clipped: bool = False
 
 
 class FunctionTarget(ComposedTarget):
@@ -39,78 +45,186 @@ class FunctionTarget(ComposedTarget):
         takes: str | None = None,
     ) -> None:
         super().__init__(name, arrays, {}, {operation: self._call})
-        self._hold = getattr(arrays, "hold", None) if (takes or _taken(function, operation)) == "parameters" else None
-        self._can_hold = self._hold is None and hasattr(arrays, "hold")
-        self._function, self._operation = function, operation
-        self._native = OPERATIONS[operation]
-        # a trial call tells nothing about the others
-        self._is_tried = self._native.returns_norm or self._native.applied is Applied.PARAMETERS
-        self._said, self._in_place = claims, in_place if self._is_tried else bool(in_place)
+        self._function, self._operation, self._native = function, operation, OPERATIONS[operation]
+        self._takes, self._said, self._in_place = takes, claims, in_place
+        self._choice: tuple[str, _Tried] | None = None
 
     @cached_property
     def claims(self) -> Mapping[str, Collection[str]]:
         """The given claims; else the defaults, the function's optional arguments, and "norm" if it returns one."""
         if self._said is not None:
             return {self._operation: frozenset(self._said)}
-        clipped, norm = self._tried() if self._is_tried else ((), None)
-        in_place = clipped is None if self._in_place is None else self._in_place
-        claims = {*DEFAULT_CLAIMS, "in place" if in_place else "functional"}
-        claims |= parameters_of(self._function).keys() & set(self._native.arguments[1:]) & FEATURES.keys()
-        if self._native.returns_norm and norm is not None:
+        tried = self._chosen[1]
+        claims = {*DEFAULT_CLAIMS, "in place" if self._writes(tried) else "functional"}
+        claims |= options_of(self._function, self._native)
+        if self._native.returns_norm and tried.norm is not None:
             claims.add("norm")
         return {self._operation: frozenset(claims)}
 
-    @cached_property
-    def hint(self) -> str:
-        """A hint for each failure: a function that returns 0 for gradients, or raises, may take parameters."""
-        if not self._can_hold or not self._is_tried:
-            return ""
-        try:
-            _, norm = Timed(_TRIAL)(lambda: self._trial())
-            nothing = norm is not None and float(self.read(norm)[0][0] if not isinstance(norm, (int, float)) else norm) == 0
-        except (Exception, SystemExit):
-            nothing = True
-        return "if the function takes parameters, pass --takes parameters" if nothing else ""
+    @property
+    def error(self) -> str:
+        """The exception of a trial call; "" if there was none."""
+        return self._chosen[1].error
 
-    def _trial(self) -> tuple[Any, Any]:
-        gradients, arguments = [self.make([3.0, 4.0], [2], "float32")], {self._native.arguments[0]: 1.0}
-        return self._parts(self._called(gradients if self._hold is None else self._hold(gradients), arguments))
+    def _writes(self, tried: _Tried) -> bool:
+        """Whether it clips in place: by the option, else by the trial call."""
+        if self._in_place is not None:
+            return self._in_place
+        if self._chosen[0] in HELD:
+            return tried.wrote or not tried.clipped
+        return not (tried.error or tried.returned)
 
-    def _tried(self) -> tuple[Any, Any]:
-        """The result of a trial call: gradients and norm, as :meth:`_parts` returns them."""
+    # ---- the form of the gradients ------------------------------------------------------------------------------------------
+
+    @property
+    def _chosen(self) -> tuple[str, _Tried]:
+        """The form that the function takes, and the trial call in it.
+
+        That of the option; else that of the names, if the call does not raise; else the first in which something is clipped.
+        """
+        if self._choice is None:
+            is_each = self._native.rule().scope not in (gradclip.Scope.GLOBAL, gradclip.Scope.EXAMPLE)
+            forms = [form for form in FORMS if self._can_make(form) and (is_each or not form.startswith("each "))]
+            main = main_of(self._function, self._native)
+            named = self._takes or ("" if main is None else role_of(main))
+            usual = named or ("parameters" if self._native.applied is Applied.PARAMETERS else "gradients")
+            first = usual if usual in forms else "gradients"
+            self._choice = first, _Tried("a trial call hangs")  # for a case that starts meanwhile
+            if self._takes is not None:
+                forms = []
+            elif named in HELD and named in forms:  # its name says that it takes no gradients
+                forms = [form for form in forms if form in HELD]
+            self._choice = self._first_that_clips(first, bool(named), forms)
+        return self._choice
+
+    def _first_that_clips(self, first: str, is_named: bool, forms: Iterable[str]) -> tuple[str, _Tried]:
+        known = tried = self._tried(first)
+        if tried.clipped or (is_named and not tried.error):
+            return first, tried
+        for form in forms:
+            if form != first and not tried.error.startswith(Hung.__name__):
+                tried = self._tried(form)
+                if tried.clipped:
+                    return form, tried
+        return first, known
+
+    def _can_make(self, form: str) -> bool:
+        if form not in HELD:
+            return True
+        return hasattr(self.arrays, "hold") and (form not in ("model", "optimizer") or hasattr(self.arrays, form))
+
+    def _tried(self, form: str) -> _Tried:
+        """A trial call, with two gradients of different shapes."""
+        timed = Timed(_TRIAL)
         try:
-            found: tuple[Any, Any] = Timed(_TRIAL)(self._trial)
-        except (Exception, SystemExit):  # each case will report the error
-            return None if self._hold else (), None
-        return (None, found[1]) if self._hold else found
+            found: _Tried = timed(lambda: self._trial(form))
+        except (Exception, SystemExit) as error:  # each case will report the error
+            return _Tried(f"{type(error).__name__}: {error}")
+        finally:
+            timed.close()
+        return found
+
+    def _trial(self, form: str) -> _Tried:
+        front = (1,) if self._native.rule().scope is gradclip.Scope.EXAMPLE else ()
+        values = [[3.0, -4.0], [12.0, -84.0, 5.0]]
+        gradients = [self.make(one, [*front, len(one)], "float32") for one in values]
+        *lower, limit = self._native.needed
+        arguments: dict[str, Any] = {limit: 1.0, **dict.fromkeys(lower, -1.0)}
+        if "parameters" in self._native.arguments:
+            arguments["parameters"] = [self.make([1.0] * len(one), [len(one)], "float32") for one in values]
+        returned, held, norm = self._results(form, gradients, arguments)
+        wrote = self._values(gradients) != values
+        result = gradients if held is None else [parameter.grad for parameter in held]
+        if returned is not None and self._values(result) == values:
+            listed = list(returned)
+            if form.startswith("each ") and list(map(len, self._values(listed))) != list(map(len, values)):
+                raise ValueError("The result has another size.")
+            return _Tried("", norm, True, wrote, self._values(listed) != values)
+        is_input = returned is not None and all(a is b for a, b in zip(returned, gradients, strict=False))
+        is_result = held is None and returned is not None and not (is_input and self._native.in_place)
+        return _Tried("", norm, is_result, wrote, self._values(result) != values)
+
+    def _values(self, arrays: Iterable[Any]) -> list[list[float]]:
+        return [list(map(float, self.read(array)[0])) for array in arrays]
+
+    # ---- a call -------------------------------------------------------------------------------------------------------------
 
     def _call(self, gradients: Iterable[Any], arguments: dict[str, Any]) -> tuple[Sequence[Any], Any]:
-        listed, is_iterator = list(gradients), isinstance(gradients, Iterator)
-        if self._hold is None:
-            clipped, norm = self._parts(self._called(iter(listed) if is_iterator else gradients, arguments))
-            return (listed if clipped is None and self._in_place is not False else clipped), norm
-        parameters = self._hold(listed)
-        _, norm = self._parts(self._called(iter(parameters) if is_iterator else parameters, arguments))
-        return [parameter.grad for parameter in parameters], norm
+        form, tried = self._chosen
+        listed = list(gradients)
+        given = iter(listed) if isinstance(gradients, Iterator) else gradients
+        returned, held, norm = self._results(form, given, arguments, listed)
+        if held is not None and not (tried.returned and returned is not None):
+            return [parameter.grad for parameter in held], norm
+        is_written = returned is None and held is None and self._in_place is not False
+        return (listed if is_written else returned), norm  # type: ignore[return-value]  # the suite reports what is no list
 
-    def _called(self, first: Any, arguments: dict[str, Any]) -> Any:
-        positional, named = _bound(self._function, self._operation, arguments)
-        return self._function(first, *positional, **named)
+    def _results(
+        self, form: str, given: Any, arguments: dict[str, Any], listed: list[Any] | None = None
+    ) -> tuple[Sequence[Any] | None, list[Any] | None, Any]:
+        """The gradients that the function returns, the parameters that hold them, and the norm; each may be None."""
+        listed = given if listed is None else listed
+        held, values = None, arguments.get("parameters")
+        if form in HELD:
+            arguments = {name: value for name, value in arguments.items() if name != "parameters"}
+            held = list(self.arrays.hold(listed) if values is None else self.arrays.hold(listed, values))
+        if form.startswith("each "):
+            return self._each(listed, held, arguments), held, None
+        if form == "parameters":
+            first = iter(held or ()) if isinstance(given, Iterator) else held
+        else:
+            first = given if form == "gradients" else formed(form, self.arrays, listed, held)
+        clipped, norm = self._parts(self._called(first, arguments, listed, held, values))
+        if held is not None and clipped is not None and any(one is parameter for one in clipped for parameter in held):
+            clipped = None  # the parameters themselves
+        return clipped, held, norm
 
-    def _parts(self, result: Any) -> tuple[Any, Any]:
+    def _each(self, listed: list[Any], held: list[Any] | None, arguments: dict[str, Any]) -> list[Any] | None:
+        """The results of a function that takes one tensor."""
+        values, found = arguments.get("parameters", [None] * len(listed)), []
+        for number, gradient in enumerate(listed):
+            ours = {**arguments, "parameters": values[number]} if "parameters" in arguments else arguments
+            if gradient is not None:
+                first = gradient if held is None else held[number]
+                one = self._called(first, ours, [gradient], None if held is None else [first], values[number])
+                gradient = one[0] if isinstance(one, tuple) and one else one
+            found.append(gradient)
+        nothing = all(one is None for one in found) and any(one is not None for one in listed)
+        return None if nothing or held is not None else found
+
+    def _called(
+        self, first: Any, arguments: Mapping[str, Any], listed: list[Any], held: list[Any] | None, values: Any = None
+    ) -> Any:
+        others: dict[str, Any] = {}
+        for role in required_roles(self._function, self._native):
+            if role == "parameters" and held is None and values is not None:
+                others[role] = values
+                arguments = {name: value for name, value in arguments.items() if name != "parameters"}
+            elif role in HELD and self._can_make(role):
+                others[role] = formed(role, self.arrays, listed, self.arrays.hold(listed) if held is None else held)
+        positional, named = bound(self._function, self._native, first, arguments, others)
+        return self._function(*positional, **named)
+
+    def _parts(self, result: Any) -> tuple[Sequence[Any] | None, Any]:
         """The function's result: its gradients or None, and its norm or None."""
-        if isinstance(result, tuple) and len(result) == 2 and (result[0] is None or isinstance(result[0], (list, tuple))):
-            return result
-        return (None, result) if self._is_norm(result) else (result, None)
+        if isinstance(result, tuple) and len(result) == 2:
+            for one, other in (result, result[::-1]):
+                if (one is None or isinstance(one, (list, tuple, Mapping))) and not isinstance(other, (list, tuple, Mapping)):
+                    return _listed(one), other
+        return (None, result) if self._is_norm(result) else (_listed(result), None)
 
     def _is_norm(self, result: Any) -> bool:
         """Whether it is one number, or None."""
         if result is None or isinstance(result, (int, float)):
             return True
         try:
-            return not isinstance(result, (list, tuple)) and len(self.read(result)[0]) == 1
+            return not isinstance(result, (list, tuple, Mapping)) and len(self.read(result)[0]) == 1
         except Exception:  # it is not an array
             return False
+
+
+def _listed(gradients: Any) -> Any:
+    return list(gradients.values()) if isinstance(gradients, Mapping) else gradients
 
 
 def function_target(
@@ -125,22 +239,23 @@ def function_target(
     """A target from one function, such as ``def my_clip(grads, max_norm): ...``.
 
     Args:
-        function: takes a list of gradients, then the operation's arguments: by their native names if it has parameters of
+        function: takes the gradients, then the operation's arguments: by their native names if it has parameters of
             these names, else in the native's order. It returns the clipped gradients, or the gradients and the norm. A
             function that clips in place may return only the norm, or None.
         operation: the one of :data:`OPERATIONS` that the function claims to be.
         arrays: its arrays: the name of a framework, or an object with ``make`` and ``read`` as :class:`Target` has them.
         claims: some of :data:`FEATURES`; if None :data:`DEFAULT_CLAIMS`, the optional arguments that the function names, and
             "norm" where a trial call returns one.
-        in_place: whether it clips in place; if None, it does if the native does and a trial call returns
-            no gradients.
+        in_place: whether it clips in place; if None, a trial call tells: it does if it writes into the gradients, or
+            returns none.
         name: for the report; the function's own if None.
-        takes: "gradients", or "parameters" that hold them in ``grad``; if None, the name of the function's first argument
-            decides, else the operation: torch's functions and Paddle's ``clip_grad_norm_`` take parameters, if the
-            framework has them.
+        takes: a list of "gradients", or of "parameters" that hold them in ``grad``; a "model" or an "optimizer" with such
+            parameters, or pairs of names and parameters ("named parameters"). If None, the name and the annotation of the
+            function's first argument tell, else the operation: torch's functions and Paddle's ``clip_grad_norm_`` take
+            parameters. A function that raises in a trial call is tried with the others.
 
     Raises:
-        ValueError: for an unknown operation.
+        ValueError: for an unknown operation, or an unknown word in ``takes``.
         TypeError: for an object that is not callable.
 
     >>> from gradclip.conformance import function_target
@@ -150,38 +265,10 @@ def function_target(
     operation = named_like(operation, OPERATIONS, "There is no operation of this name.", "operation")
     if not callable(function):
         raise ArgumentTypeError("function must be callable.", f"function={function!r}")
-    name = name or str(getattr(function, "__name__", type(function).__name__))
+    if takes is not None and takes not in TAKES:
+        raise ArgumentError("A function takes something else.", f"takes={takes!r}", f"one of {', '.join(TAKES)}.")
+    plain = function
+    while isinstance(plain, functools.partial):
+        plain = plain.func
+    name = name or str(getattr(plain, "__name__", type(plain).__name__))
     return FunctionTarget(function, operation, load_arrays(arrays), claims, in_place, name, takes)
-
-
-def _taken(function: Callable[..., Any], operation: str) -> str:
-    """What a function takes, from its first argument's name or its operation."""
-    first = next(iter(parameters_of(function)), "")
-    if re.search(r"param|weight|model|module", first):
-        return "parameters"
-    if re.search(r"grad|^gs?$|tensor|update|tree|^t_list$|^t$|^x$", first):
-        return "gradients"
-    return "parameters" if OPERATIONS[operation].applied is Applied.PARAMETERS else "gradients"
-
-
-def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """The parameters of a function, by name; none where it does not show them."""
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):  # some builtins have no signature
-        return {}
-
-
-def _bound(function: Callable[..., Any], operation: str, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The positional and the keyword arguments."""
-    parameters = parameters_of(function)
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    named = {
-        name
-        for name in arguments
-        if takes_any or (name in parameters and parameters[name].kind is not inspect.Parameter.POSITIONAL_ONLY)
-    }
-    known = OPERATIONS[operation].arguments
-    if any(name in arguments and name not in named for name in known):
-        return [arguments[name] for name in known if name in arguments], {}
-    return [], dict(arguments)

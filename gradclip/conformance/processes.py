@@ -39,6 +39,7 @@ class Task:
     seconds: float = 60.0
     arrays: str | None = None
     takes: str | None = None
+    in_place: bool | None = None
     like: str | None = None
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gradclip.conformance.adapted import features_of, scoped
-from gradclip.conformance.function import parameters_of
+from gradclip.conformance.calling import parameters_of
 from gradclip.conformance.target import DEFAULT_CLAIMS, FEATURES, OPERATIONS, ComposedTarget, load_arrays
 
 __all__ = ["makes_slot", "slot_target"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from gradclip.conformance.adapted import gradclip_target, native_target
 from gradclip.conformance.chosen import arrays_of
 from gradclip.conformance.function import function_target
 from gradclip.conformance.slots import makes_slot, slot_target
-from gradclip.conformance.target import OPERATIONS
+from gradclip.conformance.target import OPERATIONS, dialect_of
 from gradclip.errors import ArgumentError
 from gradclip.natives.model import KERAS_BACKENDS
 
@@ -22,6 +23,7 @@ __all__ = ["ARRAYS", "NATIVES", "Specification", "installed"]
 
 ARRAYS = ("numpy", "torch", "tensorflow", "paddle", "jax")  #: frameworks for ``gradclip:``
 NATIVES = ("torch", "tensorflow", "paddle", "optax", "keras")
+_ARRAYS_OF = {"optax": "jax", "keras": "numpy"}  # dialect -> the framework of its arrays; Keras has several
 
 
 @dataclass(frozen=True)
@@ -65,13 +67,20 @@ class Specification:
         """The environment variables that its process needs."""
         return {"KERAS_BACKEND": self.on} if self.name == "keras" and self.kind == "native" and self.on else {}
 
-    def load(self, operation: str | None = None, arrays: str | None = None, takes: str | None = None) -> Any:
+    def load(
+        self,
+        operation: str | None = None,
+        arrays: str | None = None,
+        takes: str | None = None,
+        in_place: bool | None = None,
+    ) -> Any:
         """The target.
 
         Args:
             operation: for a function: the operation that it claims to be.
             arrays: for a function: the framework of its arrays; if None, its annotations and imports tell.
-            takes: "gradients" or "parameters", if its first argument does not tell.
+            takes: one of ``TAKES``, if its first argument does not tell.
+            in_place: whether a function clips in place, if a trial call does not tell.
 
         Raises:
             ValueError: for a function without an operation, and for one whose file imports several frameworks.
@@ -86,10 +95,12 @@ class Specification:
         if operation is None:
             hint = f"name it by one --dialect: {', '.join(OPERATIONS)}."
             raise ArgumentError("A function is tested against one operation.", self.text, hint)
-        arrays = arrays or arrays_of(found, self.text)
+        own = _ARRAYS_OF.get(dialect_of(operation), dialect_of(operation))
+        likely = [arrays] if arrays else arrays_of(found, self.text, own)
         if makes_slot(found, operation):
-            return slot_target(found, operation, arrays)
-        return function_target(found, operation, arrays, takes=takes)
+            return slot_target(found, operation, likely[0])
+        targets = [function_target(found, operation, one, takes=takes, in_place=in_place) for one in likely]
+        return next((one for one in targets[1:] and targets if not one.error), targets[0])
 
     def read(self) -> Any:
         """The object. Its module may also be in the current folder, after all installed modules."""
@@ -109,8 +120,17 @@ class Specification:
             sys.path.append(os.getcwd())
             found = importlib.import_module(self.name)
         for part in self.on.split("."):
-            found = getattr(found, part)
+            is_method = isinstance(found, type) and inspect.isfunction(inspect.getattr_static(found, part, None))
+            found = getattr(self._made(found) if is_method else found, part)
         return found
+
+    def _made(self, kind: type) -> Any:
+        """An object of a class, for a method of it."""
+        try:
+            return kind()
+        except TypeError as error:
+            hint = f"name a method of an object: trainer = {kind.__name__}(...), and trainer.method as the target."
+            raise ArgumentError(f"{kind.__name__} cannot be made without arguments.", f"{self.text} ({error})", hint) from error
 
 
 def installed() -> list[Specification]:

@@ -41,7 +41,7 @@ def run(task: Message, send: Any) -> bool:
 
     _watch(_STARTING)
     try:
-        target = Specification.parse(task["target"]).load(task["operation"], task["arrays"], task["takes"])
+        target = Specification.parse(task["target"]).load(task["operation"], task["arrays"], task["takes"], task["in_place"])
         xfails = xfails_of_run(task["shipped"], task["xfails"])
         send({"target": name_of(target)})
         for result in run_plan(target, made, xfails, report, task["seconds"], task["skip"], start, task["hopeless"]):

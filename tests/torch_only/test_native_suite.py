@@ -18,7 +18,7 @@ import gradclip
 
 FUNCTIONS = ("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads_with_norm_")
 SIDES = {
-    "torch": SimpleNamespace(**{name: getattr(torch.nn.utils, name) for name in FUNCTIONS}),
+    "torch": SimpleNamespace(**{name: getattr(torch.nn.utils, name, None) for name in FUNCTIONS}),  # 2.4 has no two stages
     "gradclip": SimpleNamespace(**{name: getattr(gradclip, name) for name in FUNCTIONS}),
 }
 both = pytest.mark.parametrize("side", SIDES)
@@ -77,7 +77,7 @@ def test_norm(side: str, order: Any, foreach: bool | None) -> None:
         api.clip_grads_with_norm_((p for p in parameters), 2, total, foreach=foreach)
         return total
 
-    for clip in (in_one, in_two):
+    for clip in (in_one, in_two) if api.get_total_norm else (in_one,):
         parameters = params(*gradients)
         before = norm_of(parameters, order)
         torch.testing.assert_close(float(clip(parameters)), before, rtol=1.3e-6, atol=0)
@@ -123,11 +123,10 @@ def test_a_spent_generator(side: str, order: Any, foreach: bool | None) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         norm = SIDES[side].clip_grad_norm_(parameters, 2, norm_type=order, foreach=foreach)
-    assert [str(warning.message) for warning in caught] == [
-        "`parameters` is an empty generator, no gradient clipping will occur."
-    ]
-    assert issubclass(caught[0].category, UserWarning)
-    assert caught[0].filename == __file__
+    is_silent = SIDES[side].get_total_norm is None  # torch 2.4
+    expected = [] if is_silent else ["`parameters` is an empty generator, no gradient clipping will occur."]
+    assert [str(warning.message) for warning in caught] == expected
+    assert all(issubclass(warning.category, UserWarning) and warning.filename == __file__ for warning in caught)
     assert torch.equal(norm, torch.tensor(0.0))
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gradclip.conformance.report import text
+from gradclip.conformance.report.seen import RAISED
 from gradclip.conformance.report.text import Line
 from gradclip.conformance.report.view import MARKS, Case, Cell, Group, View
 
@@ -81,8 +82,9 @@ def _telling(view: View, statuses: Sequence[str]) -> list[tuple[Cell, Group, Cas
     for cell in view.cells.values():
         for group in cell.groups:
             if group.status in statuses:
-                key = cell.target, tuple(effect.name for effect in group.effects)
-                kinds.setdefault(key, []).extend((cell, group, case) for case in group.cases)
+                key = cell.target, group.cause.name if group.cause else tuple(effect.name for effect in group.effects)
+                few = group.cases[:1] if group.cause and group.cause.name == RAISED else group.cases
+                kinds.setdefault(key, []).extend((cell, group, case) for case in few)
     for found in kinds.values():
         found.sort(key=lambda one: (not one[2].call, len(one[2].call)))
     turns = sorted(kinds.values(), key=lambda found: (bool(found[0][1].effects), not _finite(found[0][2]), -len(found)))

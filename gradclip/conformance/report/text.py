@@ -158,6 +158,8 @@ def _group(cell: Cell, group: Group, width: int, verbose: bool, said: set[Effect
     if rest:
         yield from _labelled("also", f"{', '.join(rest)}", width)
     yield from _labelled("declared", group.declared, width)
+    if group.cause and not any(group.cause.explanation in f"{case.got} {case.message}" for case in shown):
+        yield from _labelled("cause", group.cause.explanation, width)
     yield from _effects([Effect(effect.name) if effect in said else effect for effect in group.effects], width)
     said.update(group.effects)
 
@@ -199,7 +201,12 @@ def verdicts(view: View) -> Iterator[Line]:
         counts = view.report.counts(target)
         claimed = sum(counts.values()) - counts["unclaimed"]
         wrong = [f"{counts[status]:,} {words}" for status, words in _WRONG.items() if counts[status]]
-        if wrong:
+        exception = view.nearly_all(target)
+        if exception:
+            others = f"; {counts['fail'] - exception[1]:,} others fail" if counts["fail"] > exception[1] else ""
+            cases = f"{exception[1]:,} of {claimed:,} claimed cases{others}"
+            text, style = f"{MARKS['fail']} {target} does not conform: it raises {exception[0]} ({cases}).", "bold red"
+        elif wrong:
             text, style = (
                 f"{MARKS['fail']} {target} does not conform: of {claimed:,} claimed cases {', '.join(wrong)}.",
                 "bold red",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,12 +13,14 @@ from gradclip.conformance.load import Vector, VectorFile
 from gradclip.conformance.ranks.fits import FITS
 from gradclip.conformance.report import words
 from gradclip.conformance.report.causes import causes
+from gradclip.conformance.report.seen import RAISED, Seen, seen
 from gradclip.conformance.result import REASONS, STATUSES, Report, Result
 
 __all__ = ["MARKS", "Case", "Cell", "Effect", "Group", "Kind", "View", "explained", "view"]
 
 #: status -> a sign without colour
 MARKS: Mapping[str, str] = {"pass": "✓", "fail": "✗", "expected": "~", "unexpected": "!", "unclaimed": "–"}
+_MOSTLY = 0.75  #: so much of the failures is nearly all
 _TOLD = ("fail", "unexpected", "expected")  #: the statuses whose cases are shown one by one, the worst first
 
 
@@ -46,12 +49,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Group:
-    """The cases of one status that have the same flags, or are of one check."""
+    """The cases of one status and cause that have the same flags, or are of one check; or that raise the same exception."""
 
     status: str
     effects: tuple[Effect, ...]
     cases: tuple[Case, ...]
     declared: str = ""  #: the reason that was declared for all of them; with one case it is in its message
+    cause: Seen | None = None  #: what their outputs show
 
 
 @dataclass
@@ -81,7 +85,7 @@ class Kind:
 
     target: str
     status: str
-    names: tuple[str, ...]  #: of the flags, or of the check; of the first case where nothing explains it
+    names: tuple[str, ...]  #: of the cause, of the flags, or of the check; of the first case where nothing explains it
     explanation: str
     count: int  #: of the cases
     operations: tuple[str, ...]
@@ -103,15 +107,25 @@ class View:
         yield from (self.cells[target, operation] for operation in self.operations if (target, operation) in self.cells)
 
     def kinds(self, *statuses: str) -> list[Kind]:
-        """The cases with one of these statuses, by target and subject; the most frequent first."""
+        """The cases with one of these statuses, by target and cause, or by subject; the most frequent first."""
         found: dict[tuple[str, str, tuple[str, ...]], list[tuple[Cell, Group]]] = {}
         for cell in self.cells.values():
             for group in cell.groups:
                 if group.status in statuses:
-                    key = cell.target, group.status, tuple(effect.name for effect in group.effects)
+                    key = cell.target, group.status, _names(group)
                     found.setdefault(key, []).append((cell, group))
         kinds = [_kind(*key, members) for key, members in found.items()]
         return sorted(kinds, key=lambda kind: (statuses.index(kind.status), self.targets.index(kind.target), -kind.count))
+
+    def nearly_all(self, target: str) -> tuple[str, int] | None:
+        """The exception that is nearly all that is wrong with a target, and the number of its cases."""
+        counts = self.report.counts(target)
+        claimed = sum(counts.values()) - counts["unclaimed"]
+        for kind in self.kinds("fail"):
+            most = max(_MOSTLY * counts["fail"], claimed / 2)
+            if kind.target == target and kind.names[0] == RAISED and kind.count > 1 and most <= kind.count:
+                return kind.explanation, kind.count
+        return None
 
     def made_of(self, target: str) -> str:
         """Its versions, its device, and how long it took."""
@@ -164,8 +178,22 @@ def view(report: Report, files: Iterable[VectorFile], checks: Mapping[str, Any])
     return View(report, shown, tuple(targets), cells, by_operation)
 
 
+def _names(group: Group) -> tuple[str, ...]:
+    """What the group counts under."""
+    if group.cause is None:
+        return tuple(effect.name for effect in group.effects)
+    return (group.cause.name, _plain(group.cause.explanation)) if group.cause.name == RAISED else (group.cause.name,)
+
+
+def _plain(error: str) -> str:
+    """The text of an exception without its numbers, which differ from case to case."""
+    return re.sub(r"\d+", "0", error)
+
+
 def _kind(target: str, status: str, names: tuple[str, ...], members: Sequence[tuple[Cell, Group]]) -> Kind:
-    said = (effect.explanation for _, group in members for effect in group.effects)
+    cause = members[0][1].cause
+    said = [cause.explanation] if cause else [effect.explanation for _, group in members for effect in group.effects]
+    names = (cause.name,) if cause else names
     explanation = next(filter(None, said), "") or members[0][1].cases[0].message
     count = sum(len(group.cases) for _, group in members)
     operations = tuple(dict.fromkeys(cell.operation for cell, _ in members))
@@ -187,18 +215,24 @@ def _groups(
         blamed: the one subject of a case; by default all of its flags.
     """
     vectors = {vector.id: vector for vector in (file.vectors if file else ())}
-    groups: dict[tuple[str, str, tuple[str, ...]], list[Result]] = {}
+    groups: dict[tuple[str, str, tuple[str, ...], str], list[Result]] = {}
+    shown: dict[str, Seen | None] = {}
     for result in results:
-        cause = (blamed or {}).get(result.case)
-        about = _about(result, file) if cause is None else (cause,)
-        groups.setdefault((result.status, result.kind, about), []).append(result)
+        blame = (blamed or {}).get(result.case)
+        about, kind = _about(result, file) if blame is None else (blame,), result.kind
+        cause = seen(result, vectors.get(result.case)) if result.status == "fail" and blame is None else None
+        name = "" if cause is None else cause.name
+        if name == RAISED and cause is not None:  # whatever the cases are about
+            about, kind, name = (), "", _plain(cause.explanation)
+        shown.setdefault(name, cause)
+        groups.setdefault((result.status, kind, about, name), []).append(result)
     said: set[Effect] = set()
-    for (status, kind, about), members in sorted(groups.items(), key=lambda item: (*_TOLD, "pass").index(item[0][0])):
+    for (status, kind, about, name), members in sorted(groups.items(), key=lambda item: (*_TOLD, "pass").index(item[0][0])):
         effects = [_effect(kind, name, file, checks) for name in about]
         shared = _shared_reason(members) if status == "expected" else ""
         cases = tuple(_case(result, vectors.get(result.case), shared) for result in members)
         once = tuple(Effect(one.name) if one in said else one for one in effects)
-        yield Group(status, once, cases, shared.removeprefix(f"{about[0]}: ") if len(about) == 1 else shared)
+        yield Group(status, once, cases, shared.removeprefix(f"{about[0]}: ") if len(about) == 1 else shared, shown[name])
         said.update(effects)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,8 +18,8 @@ from gradclip.errors import ArgumentError
 @pytest.mark.parametrize(
     ("source", "framework"),
     [
-        ("import math", "numpy"),
-        ("import numpy as np", "numpy"),
+        ("import math", ""),
+        ("import numpy as np", ""),
         ("import numpy as np\nimport torch.nn.functional as F", "torch"),
         ("from torch import nn", "torch"),
         ("import jax.numpy as jnp, optax", "jax"),
@@ -47,4 +50,22 @@ def test_a_file_of_numpy_gets_arrays_of_numpy(tmp_path: Path) -> None:
     text = f"{tmp_path / 'my_clip_of_numpy.py'}:clip"
     target = Specification.parse(text).load("optax.clip_by_global_norm")
     assert type(target.make([1.0], [1], "float32")).__module__ == "numpy"
-    assert arrays_of(os.path.join, text) == "numpy"
+    assert arrays_of(os.path.join, text) == ["numpy"]
+
+
+def test_a_file_without_imports_is_tried_with_the_arrays_of_the_dialect_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    for imported, expected in (("import math", ["torch", "numpy"]), ("import numpy as np", ["numpy", "torch"])):
+        file = tmp_path / "my_clip_without_imports.py"
+        file.write_text(f"{imported}\n\ndef clip(grads, max_norm):\n    return grads\n")
+        module = SimpleNamespace(__name__=file.stem, __file__=str(file))
+        monkeypatch.setitem(sys.modules, file.stem, module)  # type: ignore[arg-type]
+        function = functools.partial(lambda grads, max_norm: grads)
+        function.func.__module__ = file.stem
+        assert arrays_of(function, "train.py:clip", "torch") == expected
+
+
+def test_the_dialect_says_which_of_several() -> None:
+    assert chosen("import jax, torch\ndef clip(grads, max_norm): ...", "clip", "train.py:clip", "torch") == "torch"

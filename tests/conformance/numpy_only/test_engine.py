@@ -222,7 +222,8 @@ def test_arguments_go_by_name_or_in_order() -> None:
     other.run("torch.clip_grad_norm_", [], {"max_norm": 1.0, "norm_type": 3.0})
     anything = function_target(lambda grads, **given: seen.append(given), "torch.clip_grad_norm_")
     anything.run("torch.clip_grad_norm_", [], {"max_norm": 1.0})
-    assert seen == [(1.0, 3.0), (1.0, 3.0), {"max_norm": 1.0}]
+    assert [one for one in seen if one == (1.0, 3.0)] == [(1.0, 3.0)] * 2  # the others are trials
+    assert seen[-1] == {"max_norm": 1.0}
 
 
 def test_functions_that_cannot_be_targets() -> None:

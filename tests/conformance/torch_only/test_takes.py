@@ -80,11 +80,3 @@ def test_what_is_taken_can_be_said() -> None:
             one.grad.clamp_(-clip_value, clip_value)
 
     assert failed(function_target(over, VALUE, "torch", takes="parameters"), VALUE, select="*/all-clipped") == []
-
-
-def test_a_failure_says_that_a_function_may_take_parameters() -> None:
-    target = function_target(torch.nn.utils.clip_grad_norm_, NORM, "torch", takes="gradients")
-    messages = [result.message for result in check_target(target, dialects=[NORM], select="*/A1").results]
-    assert messages[0].endswith("if the function takes parameters, pass --takes parameters")
-    right = function_target(torch.nn.utils.clip_grad_norm_, NORM, "torch")
-    assert right.hint == ""
