@@ -323,11 +323,10 @@ def why(rule: str, grads: Sequence[Gradient], stage: int | None = None) -> str:
         return "reduce= is for a rule with one norm over all gradients"
     if rule in ("axes", "AGC") and any(grad.how in ("told", "asked", "both") for grad in grads):
         return "needs complete gradients"
-    if rule != "by tensor" and any(grad.summed() for grad in grads):
-        return "still to be summed"
+    reasons = ["still to be summed"] if rule != "by tensor" and any(grad.summed() for grad in grads) else []
     if rule == "axes" and any(not grad.shape for grad in grads):
-        return "axes|dimension"
-    return ""
+        reasons.append("axes|dimension")
+    return "|".join(reasons)  # with several, a rank tells the one that its own gradients show
 
 
 def in_pairs(given: Iterable[Case], at_most: int) -> list[Case]:

@@ -48,9 +48,12 @@ def axes(case: Case, grad: Gradient) -> list[int]:
     return [0] if grad.how == "both" else []
 
 
-def tensor(case: Case, grad: Gradient, here: np.ndarray, shape: Sequence[int]) -> torch.Tensor:
+def tensor(
+    case: Case, grad: Gradient, here: np.ndarray, shape: Sequence[int], named: Sequence[int] | None = None
+) -> torch.Tensor:
+    """Return a tensor on the mesh of these axes, or of its own: a gradient's mesh has the processes of its parameter's."""
     local = torch.tensor(here).to(getattr(torch, grad.dtype))
-    named = axes(case, grad)
+    named = axes(case, grad) if named is None else named
     if grad.how == "sparse":
         return local.to_sparse(1)
     if not named:
@@ -76,7 +79,9 @@ def clipped(case: Case) -> tuple[Any, Any, dict[str, torch.Tensor | None]]:
         own = topologies.local(topologies.parameter(grad, stage), case.mesh, at, grad.placements)
         unsummed = dataclasses.replace(grad, placements=tuple("R" if k in "PA" else k for k in grad.placements))
         how = dataclasses.replace(unsummed, how="plain") if grad.how == "sparse" else unsummed
-        params[grad.name] = torch.nn.Parameter(tensor(case, how, own, grad.shape))
+        params[grad.name] = torch.nn.Parameter(
+            tensor(case, how, own, grad.shape, axes(case, how if how.how == "plain" else grad))
+        )
         if not case.is_missing(grad, at):
             params[grad.name].grad = tensor(case, grad, topologies.mine(case, grad, at), grad.shape)
         if grad.how in ("told", "asked", "both"):
