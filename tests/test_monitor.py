@@ -206,6 +206,29 @@ def test_five_lines() -> None:
     assert str(gradclip.Monitor()).splitlines()[0] == "0 steps, 0 clipped (-)"
 
 
+@pytest.mark.parametrize(
+    ("make", "coefficient", "norms"),
+    [
+        (lambda: told([2.0], None), "none: the norms came without a limit", ("mean 2", "none")),
+        (lambda: told([0.5], 1.0), "mean 1; nothing was clipped", ("mean 0.5", "mean 0.5")),
+        (lambda: told([math.nan], 1.0), "none: no step was clipped", ("none", "none")),
+        (gradclip.Monitor, "none: no step was clipped", ("none", "none")),
+        (lambda: by_value(1.5), "none: the rule clips by value", ("none", "none")),
+        (lambda: by_value(5.0), "none: the rule clips by value", ("none", "none")),
+    ],
+)
+def test_an_unknown_number_has_a_reason(make: Any, coefficient: str, norms: tuple[str, str]) -> None:
+    _, first, *others, _ = str(make()).splitlines()
+    assert first == f"  coefficient   {coefficient}"
+    assert [line[16:].split("  ")[0] for line in others] == list(norms)
+
+
+def by_value(limit: float) -> gradclip.Monitor:
+    monitor = gradclip.Monitor()
+    monitor.update(gradclip.clip([np.array([1.0, 2.0])], dialect.clip_grad_value(limit)))
+    return monitor
+
+
 # ---- errors --------------------------------------------------------------------------------------------------------------
 
 

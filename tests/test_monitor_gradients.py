@@ -32,6 +32,32 @@ def test_the_share_of_each_gradient(backend: Framework) -> None:
     assert [x.measured for x in other.gradients()] == [6, 6, 6]
 
 
+def test_gradients_without_names_have_their_shapes(backend: Framework) -> None:
+    """A number that a dict has for a key belongs to a name: ``0.weight``."""
+    grads = [backend.make(np.array([[3.0, 0.0]])), {"0.weight": backend.make(np.array([4.0, math.inf]))}]
+    for rule in (optax.clip_by_global_norm(1.0), keras.clipnorm(1.0)):
+        monitor = gradclip.Monitor(each=1)
+        for each in ([grads[0], backend.make(np.array([math.nan]))], grads):
+            monitor.update(gradclip.clip(each, rule), grads=each)
+        monitor.update(gradclip.clip([grads[0]], rule))
+        assert monitor.culprits == (["param 1 (1,)"], 0)
+        assert [seen.name for seen in monitor.gradients()] == ["param 0 (1, 2)"]
+
+
+def test_the_text_is_a_table(backend: Framework) -> None:
+    """It has a line for each gradient, also for many and for long names."""
+    monitor = gradclip.Monitor(each=1)
+    assert str(monitor.gradients()) == "no gradients measured"
+    sizes = {f"{'blocks.' * 20}{i}": 1.0 for i in range(30)} | {"zero": 0.0}
+    monitor.update(gradclip.clip({k: backend.make(np.array([x])) for k, x in sizes.items()}, optax.clip_by_global_norm(1.0)))
+    head, *lines = str(monitor.gradients()).splitlines()
+    assert head.split() == ["gradient", "share", "of", "its", "weight", "measured"]
+    assert len(lines) == 31
+    assert max(map(len, lines)) <= 110
+    assert len({line.split()[0] for line in lines}) == 31
+    assert lines[-1].split() == ["zero", "0", "%", "-", "1", "always", "zero"]
+
+
 def test_steps_without_a_share(backend: Framework) -> None:
     monitor = gradclip.Monitor(each=1)
     for size in (0.0, math.nan):

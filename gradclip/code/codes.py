@@ -198,6 +198,13 @@ _CODES = (
         "error",
     ),
     Code(
+        "GM125",
+        "A limit that clips nothing",
+        "Only a limit above 0 clips here; any other counts as no limit.",
+        "Write a limit above 0; for no clip leave it out, or write None.",
+        "warning",
+    ),
+    Code(
         "GM201",
         "A name with several meanings",
         "The name can stand for more than one thing here.",

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gradclip.gradients import Gradients, open_
 from gradclip.groups import Selected, names_of
+from gradclip.monitor.shares import Share, Shares
 from gradclip.monitor.stored import Stored
 from gradclip.monitor.values import detached, read
 from gradclip.rule import TENSOR, Rule
 from gradclip.sharding import shared
 
-__all__ = ["Each", "Share"]
+__all__ = ["Each", "labels"]
 
 _RULE = Rule(name="norms", scope=TENSOR, order=2.0)
-
-
-@dataclass(slots=True)
-class Share:
-    """The statistics of one gradient, as means over the steps that measured it."""
-
-    name: str
-    share: float  #: the share of the square of the total norm
-    ratio: float  #: its norm divided by its parameter's; NaN if the parameter is unknown
-    always_zero: bool
-    measured: int  #: how often it was measured
+_NUMBER = re.compile(r"\d+(\.\d+)*")  #: a place in a list, or in nested lists, which has no name
 
 
 class Each:
@@ -80,7 +71,7 @@ class Each:
         norms, is_shared = _norms(opened, params)
         if not opened.present and not is_shared:
             return
-        names, places = names_of(opened), opened.unique()
+        names, places = labels(opened), opened.unique()
         of_params = [norms[len(params) + i] for i in places]
         known = [] if None in of_params else detached(of_params)
         self.waiting.append((step, [names[i] for i in places], detached([norms[i] for i in places]), known))
@@ -107,13 +98,13 @@ class Each:
         for i, x in enumerate((1.0, part * part, float(part == 0), ratio if known else 0.0, float(known))):
             sums[i] += x
 
-    def shares(self) -> list[Share]:
+    def shares(self) -> Shares:
         """The statistics of each gradient, the largest share of the total first."""
         found = [
             Share(name, share / n, ratio / known if known else math.nan, zeros == n, int(n))
             for name, (n, share, zeros, ratio, known) in self.sums.items()
         ]
-        return sorted(found, key=lambda seen: -seen.share)
+        return Shares(sorted(found, key=lambda seen: -seen.share))
 
     @classmethod
     def loaded(cls, sums: Stored, culprits: Stored) -> Each:
@@ -128,6 +119,16 @@ class Each:
         """Add the statistics of another object."""
         for name, sums in other.items():
             self.sums[name] = [a + float(b) for a, b in zip(self.sums.get(name, [0.0] * 5), sums, strict=True)]
+
+
+def labels(opened: Gradients) -> list[str]:
+    """The names of the gradients for a reader: a mere number gets its shape, ``"param 9 (256, 128)"``."""
+    names = names_of(opened)
+    for i, (name, x, param) in enumerate(zip(names, opened.leaves, opened.params, strict=True)):
+        tensor = x if x is not None else param
+        if _NUMBER.fullmatch(name) and tensor is not None and opened.backend is not None:
+            names[i] = f"param {name} {opened.backend.shape(tensor)}"
+    return names
 
 
 def _trains(param: Any) -> bool:

@@ -10,10 +10,11 @@ from typing import Any
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.gradients import open_
 from gradclip.groups import names_of
-from gradclip.monitor.each import Each, Share
+from gradclip.monitor.each import Each, labels
 from gradclip.monitor.picture import draw
 from gradclip.monitor.pure import init, of_state
 from gradclip.monitor.section import Section
+from gradclip.monitor.shares import Shares
 from gradclip.monitor.stored import Stored
 from gradclip.monitor.text import blamed, described
 from gradclip.monitor.values import detached, detached_limit, leaves, no_norm, read, taken
@@ -117,7 +118,7 @@ class Monitor:
         of_clip = given.grads if type(given) is ClipResult else None
         culprits: Sequence[str] = ()
         if type(given) is ClipResult and self._each.culprits is None:
-            culprits = given.culprits or _spoilt(norm, of_clip if grads is None else grads)
+            culprits = _spoilt(given.culprits, norm, of_clip if grads is None else grads)
         if self.each is not None and self._each.measured != self._told and self._each.is_due(self._told, self.each):
             if grads is not None:
                 self._each.before(grads, self._told)
@@ -141,8 +142,12 @@ class Monitor:
         """The number of recorded steps."""
         return (self._sections[0].steps if self._sections else 0) + len(self._waiting)
 
-    def gradients(self) -> list[Share]:
+    def gradients(self) -> Shares:
         """The statistics of each gradient, from ``each=``: the largest share of the total norm comes first.
+
+        Each entry has a ``name``, a ``share``, a ``ratio`` to the parameter's norm, ``always_zero`` and ``measured``; the text
+        of the list is a table. A gradient without a name has its number and shape for one: ``"param 9 (256, 128)"``. An
+        optimizer of torch knows the names if it was made from ``model.named_parameters()``.
 
         Example:
             >>> import gradclip, numpy as np
@@ -152,6 +157,11 @@ class Monitor:
             >>> result = monitor.update(gradclip.clip(grads, torch.clip_grad_norm(max_norm=1.0)))
             >>> [(seen.name, round(seen.share, 2), seen.always_zero) for seen in monitor.gradients()]
             [('head', 0.64, False), ('body', 0.36, False), ('unused', 0.0, True)]
+            >>> print(monitor.gradients())
+            gradient  share  of its weight  measured
+            head       64 %              -         1
+            body       36 %              -         1
+            unused      0 %              -         1  always zero
         """
         if self._each.waiting:
             self._read()
@@ -335,10 +345,16 @@ class Monitor:
         self.every, self._is_list, self._sections, self._each, self._waiting = every, is_list, sections, each, []
 
 
-def _spoilt(norm: Any, grads: Any) -> list[str]:
-    """The names of the gradients whose norm is not finite, for a rule with a norm for each, if the norms have been read."""
-    if not isinstance(norm, list) or grads is None or not set(map(type, norm)) <= {float} or math.isfinite(sum(norm)):
-        return []
+def _spoilt(known: Sequence[str], norm: Any, grads: Any) -> Sequence[str]:
+    """The labels of the gradients that were not finite: of those that a clip names, or by the norms if these have been read."""
+    is_read = isinstance(norm, list) and set(map(type, norm)) <= {float} and not math.isfinite(sum(norm))
+    if grads is None or not (known or is_read):
+        return known
     opened = open_(grads)
-    present = [name for name, x in zip(names_of(opened), opened.leaves, strict=True) if x is not None]
-    return [name for name, n in zip(present, norm, strict=True) if not math.isfinite(n)]
+    pairs = [
+        (name, label) for name, label, x in zip(names_of(opened), labels(opened), opened.leaves, strict=True) if x is not None
+    ]
+    if known:
+        label_of = dict(pairs)
+        return [label_of.get(name, name) for name in known]
+    return [label for (_, label), n in zip(pairs, norm, strict=True) if not math.isfinite(n)]

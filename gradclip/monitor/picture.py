@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gradclip.errors import GradclipError, counted
-from gradclip.monitor.histogram import PER_OCTAVE
+from gradclip.monitor.histogram import PER_OCTAVE, ROUNDED
 from gradclip.monitor.section import Section
 
 __all__ = ["MissingMatplotlibError", "draw", "plain", "pyplot"]
@@ -76,19 +76,31 @@ def _draw_steps(section: Section, axes: Any) -> None:
     ends = list(itertools.accumulate(window.steps for window in section.windows))
     middles = [end - (window.steps + 1) / 2 for end, window in zip(ends, section.windows, strict=True)]
     low, median, high = ([_drawn(w.quantile(q)) for w in section.windows] for q in (0.1, 0.5, 0.9))
-    largest = [2.0 ** (max(w.bins) / PER_OCTAVE) if w.bins else math.nan for w in section.windows]
+    largest = [_drawn(w.quantile(1.0)) for w in section.windows]
     axes.fill_between(middles, low, high, color=NORM, alpha=0.25, linewidth=0, label="p10 to p90")
     axes.plot(middles, median, color=NORM, linewidth=2, label="median")
     axes.plot(middles, largest, linestyle="", marker=".", markersize=4, color=NORM, label="largest")
-    limited = [(x, w.limit / w.limits) for x, w in zip(middles, section.windows, strict=True) if w.limits]
-    if limited:
-        axes.plot(*zip(*limited, strict=True), color=LIMIT, linestyle="--", linewidth=1.8, label="limit")
+    _draw_limit(section, axes, middles, ends[-1])
     clipped = [(x, w.clipped / w.steps) for x, w in zip(middles, section.windows, strict=True) if w.clipped]
     _mark(axes, clipped, 0.02, "clipped (stronger: more)", s=200, marker="|", linewidths=3, c=CLIPPED)
     broken = [(x, 1.0) for x, w in zip(middles, section.windows, strict=True) if w.not_finite]
     _mark(axes, broken, 0.965, "not finite", s=70, marker="X", linewidths=0, c=BROKEN)
     axes.legend(loc="upper center", ncols=6, fontsize=11, frameon=False, bbox_to_anchor=(0.5, -0.1))
     axes.set_xlim(-0.5, ends[-1] - 0.5)
+
+
+def _draw_limit(section: Section, axes: Any, middles: Sequence[float], steps: int) -> None:
+    """The limit, as the clipped steps show it: if they all show one, over all steps; else the last one dotted to the end."""
+    known = [(x, w.limit / w.limits) for x, w in zip(middles, section.windows, strict=True) if w.limits]
+    if not known:
+        return
+    xs, limits = zip(*known, strict=True)
+    begin, end, style = -0.5, steps - 0.5, {"color": LIMIT, "linewidth": 1.8}
+    if max(limits) <= min(limits) * ROUNDED:
+        axes.plot((begin, end), (limits[-1], limits[-1]), linestyle="--", label="limit", **style)
+    else:
+        axes.plot(xs, limits, linestyle="--", label="limit", **style)
+        axes.plot((xs[-1], end), (limits[-1], limits[-1]), linestyle=":", **style)
 
 
 def _mark(axes: Any, found: list[tuple[float, float]], height: float, name: str, **style: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gradclip.errors import counted
 from gradclip.monitor.section import QUANTILES, Section
 
-__all__ = ["blamed", "described", "short"]
+__all__ = ["blamed", "described", "percent", "short"]
 
 
 def short(x: float) -> str:
@@ -33,12 +33,14 @@ def blamed(names: Sequence[str], step: int) -> str:
 def described(section: Section, title: str = "", culprits: tuple[Sequence[str], int] | None = None) -> str:
     """Five lines: how often, how much, the norms before and after, the steps that were not finite."""
     found = section.report()
-    lines = [f"{title}{counted(section.steps, 'step')}, {section.clipped:,} clipped ({_percent(found['clipped_fraction'])})"]
+    lines = [f"{title}{counted(section.steps, 'step')}, {section.clipped:,} clipped ({percent(found['clipped_fraction'])})"]
     lines[0] += f", {section.skipped:,} skipped" if section.skipped else ""
     lines[0] += f", {counted(section.changed, 'element')} at a bound" if section.changed else ""
-    limit = section.limit_total / section.limits if section.limits else math.nan
-    lines.append(f"  coefficient   mean {short(found['coefficient_mean'])}; clipped to {short(limit)} in the mean")
+    lines.append(f"  coefficient   {_coefficient(section)}")
     for name in ("before", "after"):
+        if not (section.before if name == "before" else section.after).count:
+            lines.append(f"  norm {name:<8} none")
+            continue
         quantiles = "  ".join(f"p{100 * q:g} {short(found[f'norm_{name}_p{100 * q:g}'])}" for q in QUANTILES)
         mean, largest = (short(found[f"norm_{name}_{what}"]) for what in ("mean", "largest"))
         lines.append(f"  norm {name:<8} mean {mean}  {quantiles}  largest {largest}")
@@ -48,5 +50,22 @@ def described(section: Section, title: str = "", culprits: tuple[Sequence[str], 
     return "\n".join(lines)
 
 
-def _percent(fraction: float) -> str:
+def _coefficient(section: Section) -> str:
+    """The mean coefficient and the mean limit, or why there is none."""
+    if section.coefficients:
+        clips = (
+            f"clipped to {short(section.limit_total / section.limits)} in the mean" if section.limits else "nothing was clipped"
+        )
+        return f"mean {short(section.coefficient_total / section.coefficients)}; {clips}"
+    if section.measured <= section.skipped:
+        return "none: no step was clipped"
+    return f"none: {'the norms came without a limit' if section.before.count else 'the rule clips by value'}"
+
+
+def percent(fraction: float) -> str:
+    """Three digits.
+
+    >>> percent(0.64), percent(float("nan"))
+    ('64 %', '-')
+    """
     return "-" if math.isnan(fraction) else f"{100 * fraction:.3g} %"

@@ -19,6 +19,18 @@ OPTAX = "import optax\n"
 LOOP = "for batch in batches:\n    loss(batch).backward()\n    clip_grad_norm_(params, 1.0)\n    optimizer.step()\n"
 SCALED = "scaler.scale(loss).backward()\n"
 CLIP = "clip_grad_norm_(model.parameters(), 1.0)\n"
+CLIPS = "self.clip_gradients(opt, gradient_clip_val=0.5, gradient_clip_algorithm='norm')"
+LIGHTNING = """import lightning as L
+class M(L.LightningModule):
+    def __init__(self):
+        self.automatic_optimization = False
+    def training_step(self, batch, n):
+        opt = self.optimizers()
+        self.manual_backward(self.loss(batch))
+        {}
+        opt.step()
+L.Trainer({})
+"""
 FSDP = TORCH + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
 OF_SELF = "clip_grad_norm_(self.m.parameters(), 1.0)\n"
 
@@ -68,6 +80,21 @@ FIRES = {
         "GM106",
         TF + "norm = tf.linalg.global_norm(variables)\ngrads, _ = tf.clip_by_global_norm(grads, 1.0, use_norm=norm)\n",
     ),
+    "Lightning by hand": ("GM107", LIGHTNING.format(CLIPS, "precision='16-mixed'")),
+    "Lightning by hand, of 1.x": ("GM107", LIGHTNING.format(CLIPS, "precision=16")),
+    "Lightning by hand, with a plugin": ("GM107", LIGHTNING.format(CLIPS, "plugins=[L.MixedPrecision('16-mixed', 'cuda')]")),
+    "Lightning by hand, in a branch": (
+        "GM107",
+        LIGHTNING.format(f"if n % 2:\n            {CLIPS}", "max_steps=1, precision='16-mixed'"),
+    ),
+    # 25: a limit that is off
+    "clipnorm=0": ("GM125", KERAS + "keras.optimizers.Adam(1e-3, clipnorm=0)\n"),
+    "clipvalue=0.0": ("GM125", TF + "tf.keras.optimizers.SGD(clipvalue=0.0)\n"),
+    "a negative limit of Keras": ("GM125", KERAS + "keras.optimizers.SGD(global_clipnorm=-1.0)\n"),
+    "a name for 0": ("GM125", KERAS + "CLIP = 0.0\nkeras.optimizers.SGD(clipnorm=CLIP)\n"),
+    "a float of a text": ("GM125", KERAS + "keras.optimizers.RMSprop(clipnorm=float('0'))\n"),
+    "an attribute of 0": ("GM125", KERAS + "opt = keras.optimizers.SGD()\nopt.clipnorm = 0.0\n"),
+    "0 in a configuration": ("GM125", KERAS + "keras.optimizers.get({'class_name': 'SGD', 'config': {'clipnorm': 0}})\n"),
     # 7: mixed precision
     "no unscale_": ("GM107", TORCH + SCALED + CLIP + "scaler.step(optimizer)\n"),
     "the scaled loss has a name": ("GM107", TORCH + "scaled = self.scaler.scale(loss)\nscaled.backward()\n" + CLIP),
@@ -229,6 +256,15 @@ SILENT = {
         TORCH + "clip_grad_norm_(params, args.max_grad_norm)\n",
         OPTAX + "optax.clip(0.1)\n",
     ],
+    "GM125": [
+        KERAS + "keras.optimizers.SGD(clipnorm=1e-9)\n",
+        KERAS + "keras.optimizers.SGD(clipnorm=None)\n",
+        KERAS + "keras.optimizers.SGD(clipnorm=limit)\n",
+        KERAS + "CLIP = 0.0\nif big:\n    CLIP = 1.0\nkeras.optimizers.SGD(clipnorm=CLIP)\n",
+        TORCH + "clip_grad_norm_(params, 0.0)\n",
+        OPTAX + "optax.chain(optax.clip_by_global_norm(0.0), optax.sgd(1.0))\n",
+        PADDLE + "clip = paddle.nn.ClipGradByGlobalNorm(0.0)\n",
+    ],
     "GM105": [
         TF + "g = tf.clip_by_norm(grad, 1.0)\n",
         TF + "def f(grads):\n    return tf.clip_by_global_norm(grads, 1.0)\n",
@@ -243,6 +279,17 @@ SILENT = {
         TF + "norm = tf.linalg.global_norm(grads)\ngrads, _ = tf.clip_by_global_norm(grads, 1.0, use_norm=norm)\n",
     ],
     "GM107": [
+        LIGHTNING.format(CLIPS, "precision='bf16-mixed'"),
+        LIGHTNING.format(CLIPS, "precision='16-true'"),
+        LIGHTNING.format(CLIPS, "precision=32"),
+        LIGHTNING.format(CLIPS, "precision='16-mixed', strategy='deepspeed_stage_2'"),
+        LIGHTNING.format(CLIPS.replace("0.5", "0.5 * self.trainer.scaler.get_scale()"), "precision=16"),
+        LIGHTNING.format(CLIPS, "precision=16").replace("= False", "= True"),
+        LIGHTNING.format(CLIPS, "precision=16").replace("training_step", "clip").replace("self.manual_backward", "log"),
+        LIGHTNING.format(f"pass\n    def on_before_optimizer_step(self, opt):\n        {CLIPS}", "precision=16"),
+        LIGHTNING.format(CLIPS, "precision=16").replace("L.LightningModule", "Base"),
+        LIGHTNING.format(CLIPS, "precision=16") + "def clip_gradients(self, opt, **limits):\n    pass\n",
+        LIGHTNING.format(f"self.trainer.precision_plugin.scaler.unscale_(opt)\n        {CLIPS}", "precision=16"),
         TORCH + SCALED + "scaler.unscale_(optimizer)\n" + CLIP + "scaler.step(optimizer)\n",
         TORCH + "loss.backward()\n" + CLIP + "optimizer.step()\n",
         TORCH + f"def f(loss):\n    unscale()\n    {CLIP}    scaler.step(o)\ndef unscale():\n    scaler.unscale_(o)\n",

@@ -48,6 +48,7 @@ WRONG = {
     "GM123": TF + "gs = [tf.clip_by_norm(g, 1.0) for g in tape.gradient(loss, model.trainable_variables)]\napply(gs)\n",
     "GM124": TORCH + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nmodel = FSDP(m)\n"
     "clip_grad_norm_(model.parameters(), 1.0)\n",
+    "GM125": "import keras\noptimizer = keras.optimizers.Adam(1e-3, clipnorm=0)\n",
     "GM113": TORCH + "grads = [g * (max_norm / grad_norm) for g in grads]\n",
 }
 RIGHT = {

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 import gradclip
@@ -39,6 +40,38 @@ def test_the_picture_shows_what_was_clipped_and_what_was_not_finite(tmp_path: Pa
         found = {file.stem: pixels(file, colour) for file in tmp_path.iterdir()}
         assert found.pop(name) > 100
         assert max(found.values()) < 20, colour
+
+
+def lines(monitor: gradclip.Monitor, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, np.ndarray], tuple[float, float]]:
+    """The drawn lines by their labels, and the first and the last step of the picture."""
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, path: drawn.append(self))
+    monitor.plot("unused.png")
+    axes = drawn[0].axes[0]
+    return {str(line.get_label()): np.asarray(line.get_xydata()) for line in axes.get_lines()}, axes.get_xlim()
+
+
+@pytest.mark.parametrize("norms", [[1.9, 1.0, 0.3] * 20, [1.0] * 7, [0.0, 1e-30, 1e30] * 9, [3.0]])
+def test_no_largest_norm_lies_below_the_median(norms: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _ = lines(told(norms, 0.5), monkeypatch)
+    below = found["largest"][:, 1] < found["median"][:, 1]
+    assert not below.any()
+
+
+@pytest.mark.parametrize("clipped", [[0], [150], [299], [3, 4, 5, 100]])
+def test_a_limit_that_stays_is_drawn_over_all_steps(clipped: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    found, (begin, end) = lines(told([2.0 if step in clipped else 0.5 for step in range(300)], 1.0), monkeypatch)
+    assert found["limit"].tolist() == [[begin, 1.0], [end, 1.0]]
+
+
+def test_a_limit_that_moves_is_drawn_where_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor = gradclip.Monitor()
+    for step in range(100):
+        monitor.update(2.0 if 20 <= step < 60 else 0.5, limit=1.0 + step / 100)
+    found, (_, end) = lines(monitor, monkeypatch)
+    assert found.pop("limit")[[0, -1]].ravel().tolist() == pytest.approx([20.0, 1.2, 59.0, 1.59])
+    dotted = next(points for label, points in found.items() if label.startswith("_"))
+    assert dotted.ravel().tolist() == pytest.approx([59.0, 1.59, end, 1.59])
 
 
 def test_the_colours_differ_in_lightness_too() -> None:

@@ -153,6 +153,17 @@ def test_each_gradient_beside_its_parameter() -> None:
     assert first.ratio == pytest.approx(0.5 / 8**0.5)
 
 
+def test_parameters_without_names_have_their_shapes() -> None:
+    """An optimizer made from ``model.parameters()`` knows no names."""
+    monitor, model = gradclip.Monitor(each=1), torch.nn.Linear(3, 2)
+    optimizer = gradclip.clipped(torch.optim.SGD(model.parameters(), lr=0.0), RULE, monitor=monitor)
+    for bad in (0.0, float("nan")):
+        model.weight.grad, model.bias.grad = torch.ones(2, 3), torch.full((2,), bad)
+        optimizer.step()
+    assert [seen.name for seen in monitor.gradients()] == ["param 0 (2, 3)", "param 1 (2,)"]
+    assert monitor.culprits == (["param 1 (2,)"], 1)
+
+
 @pytest.mark.needs("names_parameters")
 @pytest.mark.usefixtures("as_if_elsewhere")
 @pytest.mark.parametrize("fused", [False, True])

@@ -11,10 +11,13 @@ from gradclip.code.bind import BindError, bind, keyword, literal
 from gradclip.code.found import ApiCall, Context, Decision, Finding, manual, unchanged
 from gradclip.code.resolve import Names
 from gradclip.code.traps import MISTAKES
+from gradclip.code.traps.limits import clips_nothing
 from gradclip.natives import BY_NAME, KEYWORDS, Kind, Native
 from gradclip.natives.targets import targets
 
 __all__ = ["call", "look_alike", "mistakes", "only_measures"]
+
+_OFF = frozenset({"GM003", "GM125"})  #: a keyword that does not clip
 
 
 def call(node: cst.Call, context: Context) -> Iterator[Decision | ApiCall]:
@@ -26,7 +29,7 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision | ApiCall]:
         found.append(_function(node, known, names, context))
     for name in sorted(names.qualified & KEYWORDS.keys())[:1] if not known else ():
         given = [one for api in KEYWORDS[name] if (one := _keyword(node, name, api, names, context)) is not None]
-        on = [one for one in given if isinstance(one, ApiCall) or one.code != "GM003"]
+        on = [one for one in given if isinstance(one, ApiCall) or one.code not in _OFF]
         if len(on) > 1:
             what = f"`{context.source.code(node.func)}` takes one clip, but gets several."
             on = [manual(node, Finding("GM120", what, "Keep one of them: Keras 3 refuses several."), on[0].api)]
@@ -94,6 +97,9 @@ def _keyword(node: cst.Call, name: str, api: Native, names: Names, context: Cont
     if not names.single:
         what = f"`{context.source.code(node.func)}` can be more than {name}."
         return manual(node, Finding("GM201", what), api)
+    off = clips_nothing(api, arguments[api.keyword].value, context)
+    if off is not None:
+        return manual(node, off, api)
     value = literal(arguments[api.keyword].value)
     if value is None or (value == 0 and value is not False):
         return unchanged(node, "GM003", f"`{api.keyword}={value}` is off.", api)

@@ -11,6 +11,7 @@ from gradclip.code.bind import keyword, literal
 from gradclip.code.found import Context, Decision, Finding, manual, unchanged
 from gradclip.code.settings import KEYS, own_setting
 from gradclip.code.source import last_name, words
+from gradclip.code.traps.limits import clips_nothing
 from gradclip.natives import NATIVES, Kind
 
 __all__ = ["CLIP_KEYWORDS", "argument", "attribute", "clips_keras", "entry"]
@@ -18,7 +19,7 @@ __all__ = ["CLIP_KEYWORDS", "argument", "attribute", "clips_keras", "entry"]
 _NESTED = frozenset({"grad_clip", "clip_grad", "grad_clip_cfg"})  #: the value is a dictionary of settings, or unrelated
 _CONFIGURATION = re.compile(r"(^|_)(config|cfg|hparams|hps|hp|conf|opts?|args)$|^(optim_wrapper|optimizer_config)$")
 _OWN = re.compile(r"max_grad_norm|grad(ient)?_clip(_norm|ping|_val(ue)?)?|clip_grad(_norm)?|grad_norm_clip|clip_update_norm")
-_CLIPS = frozenset(native.keyword for native in NATIVES if native.framework == "keras")
+_CLIPS = {native.keyword: native for native in NATIVES if native.framework == "keras"}
 _TRAINERS = re.compile(r"(Trainer|Arguments|Config|PPO\w*|A2C|TRPO|Learner|Args|DeepSpeed\w*)$")
 _AGENTS = re.compile(r"(PPO\w*|A2C|TRPO)$")  #: names that many projects use, not only the libraries in the next line
 _OF_AGENTS = frozenset({"ray", "sb3_contrib", "stable_baselines", "stable_baselines3", "tianshou", "trl"})
@@ -90,7 +91,7 @@ def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:
             node, Finding("GM505", "MXNet's optimizer clamps each element by it.", "Keep it: gradclip does not support MXNet.")
         )
     elif key in _CLIPS:
-        yield manual(node, clips_keras(key))
+        yield manual(node, clips_nothing(_CLIPS[key], node.value, context) or clips_keras(key))
 
 
 def clips_keras(key: str) -> Finding:
@@ -133,8 +134,9 @@ def attribute(node: cst.Attribute, context: Context) -> Iterator[Decision]:
     if literal(value) is None:
         yield unchanged(node, "GM003", f"`{written} = None` is off.")
     elif key in CLIP_KEYWORDS:
+        off = clips_nothing(_CLIPS[key], value, context) if key in _CLIPS else None
         reason = f"`{written}` makes an optimizer of Keras clip."
-        yield manual(node, Finding("GM504", reason, "Leave it out, and write: gradclip.clipped(optimizer, rule)."))
+        yield manual(node, off or Finding("GM504", reason, "Leave it out, and write: gradclip.clipped(optimizer, rule)."))
     elif _is_settings(value, context):
         yield _manual(node, "grad_clip")
     elif _CONFIGURATION.search(last_name(node.value)):

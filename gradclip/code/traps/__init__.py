@@ -53,4 +53,8 @@ MISTAKES: tuple[Check, ...] = (
     shared.check,
 )
 #: mistakes in other places than a call of the table: the finding at each place
-PLACES: tuple[Callable[[Context], Iterator[tuple[cst.CSTNode, Finding]]], ...] = (trainers.ignored, frequency.under_accumulate)
+PLACES: tuple[Callable[[Context], Iterator[tuple[cst.CSTNode, Finding]]], ...] = (
+    trainers.ignored,
+    frequency.under_accumulate,
+    amp.by_hand_in_lightning,
+)

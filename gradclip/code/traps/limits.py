@@ -1,4 +1,4 @@
-"""GM104: a limit for a norm in a clip by value."""
+"""GM104: a limit for a norm in a clip by value. GM125: a limit that clips nothing."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import re
 
 import libcst as cst
 
+from gradclip.code.bind import number
 from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.gradients import mentions_norm
 from gradclip.code.source import last_name, once
+from gradclip.natives import Native
 
-__all__ = ["bounds_a_norm", "called_a_norm", "check_bound", "check_norm"]
+__all__ = ["bounds_a_norm", "called_a_norm", "check_bound", "check_norm", "clips_nothing"]
 
 _IS_NORM = re.compile(r"^(?!.*(max|clip|limit|threshold)).*norm")  #: a name for a measured norm
 
@@ -39,6 +41,17 @@ def check_bound(found: ApiCall) -> Finding | None:
         return None
     bounds = (limit for limit in found.limits.values() if bounds_a_norm(limit, found.context))
     return check_norm(found) if any(True for _ in bounds) else None
+
+
+def clips_nothing(api: Native, limit: cst.BaseExpression, context: Context) -> Finding | None:
+    """GM125: ``Adam(clipnorm=0)``, for a native that clips only by a limit above 0; None for any other limit."""
+    value = number(context.values.value_of(limit) or limit)
+    if value is None or value > 0 or not api.dialect or api.at_zero != "off":
+        return None
+    taken = api.signature.parameters.get(api.keyword)
+    if taken is not None and taken.default == value:
+        return None  # a default of 0 says that 0 is off
+    return Finding("GM125", f"`{api.keyword}={context.source.one_line(limit)}` clips nothing: only a limit above 0 does.")
 
 
 def bounds_a_norm(limit: cst.BaseExpression, context: Context) -> bool:

@@ -12,9 +12,9 @@ from gradclip.code.found import ApiCall, Context, Finding
 from gradclip.code.objects import first_of, maker
 from gradclip.code.source import Source, last_name, once, receiver, words
 
-__all__ = ["ignored", "that_clips"]
+__all__ = ["LIGHTNING", "ignored", "is_manual", "is_module", "that_clips"]
 
-_LIGHTNING = re.compile(r"(pytorch_lightning|lightning)(\.\w+)*\.(LightningModule|Trainer)")
+LIGHTNING = re.compile(r"(pytorch_lightning|lightning)(\.\w+)*\.(LightningModule|Trainer)")
 _HUGGING_FACE = re.compile(r"(transformers|trl)(\.\w+)*\.\w*Trainer")
 _HOOKS = words("training_step on_after_backward on_before_optimizer_step optimizer_step")
 _ACCELERATOR = re.compile(r"accelerate(\.\w+)*\.Accelerator")
@@ -38,7 +38,7 @@ def _of_the_class(found: ApiCall) -> str:
             return ""  # it is switched off, or cannot be read
         limit = source.one_line(settings[0]) if settings else "1.0, its default"
         return f"Hugging Face's Trainer clips by max_grad_norm={limit}"
-    if any(_LIGHTNING.fullmatch(base) for base in bases) and not _is_manual(owner, source):
+    if is_module(owner, context) and not is_manual(owner, source):
         for argument in _of_lightning(context):
             return f"Lightning's Trainer clips by {source.one_line(argument)}"
     return ""
@@ -58,11 +58,16 @@ def _settings(name: str, source: Source) -> list[cst.BaseExpression]:
 def _of_lightning(context: Context) -> list[cst.Arg]:
     """``gradient_clip_val=1.0`` of ``Trainer(...)``."""
     made = context.source.calls.get("Trainer", ())
-    calls = (call for call in made if _LIGHTNING.fullmatch(context.resolver.name(call.func)))
+    calls = (call for call in made if LIGHTNING.fullmatch(context.resolver.name(call.func)))
     return [one for call in calls for one in call.args if keyword(one) == "gradient_clip_val" and number(one.value)]
 
 
-def _is_manual(owner: cst.ClassDef, source: Source) -> bool:
+def is_module(owner: cst.ClassDef, context: Context) -> bool:
+    """Whether a class is a ``LightningModule``."""
+    return any(LIGHTNING.fullmatch(context.resolver.name(base.value)) for base in owner.bases)
+
+
+def is_manual(owner: cst.ClassDef, source: Source) -> bool:
     """Whether a class sets ``self.automatic_optimization = False``, or has a property of this name."""
     for node in source.named.get("automatic_optimization", ()):
         if owner in source.ancestors(node):
@@ -111,12 +116,8 @@ def _manual_optimization(context: Context) -> Iterator[tuple[cst.CSTNode, Findin
     source, arguments = context.source, _of_lightning(context)
     if not arguments:
         return
-    modules = [
-        owner
-        for owner in source.any(cst.ClassDef)
-        if any(_LIGHTNING.fullmatch(context.resolver.name(base.value)) for base in owner.bases)
-    ]
-    if modules and all(_is_manual(module, source) for module in modules):
+    modules = [owner for owner in source.any(cst.ClassDef) if is_module(owner, context)]
+    if modules and all(is_manual(module, source) for module in modules):
         name = modules[0].name.value
         reason = f"`{name}` optimizes by hand (automatic_optimization is off), and Lightning then refuses to clip."
         advice = "Remove it, and call self.clip_gradients(optimizer, gradient_clip_val=...) before each step."
