@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gradclip.dtypes import norm_dtype
 from gradclip.gradients import Gradients
@@ -13,7 +14,14 @@ from gradclip.reprs import numbers, tensors
 
 __all__ = ["ClipResult", "Outcome", "dtype_of_all", "last", "of_total", "public"]
 
+if TYPE_CHECKING:
+    import typing_extensions
 
+    from gradclip.returned import Returned
+
+    N = typing_extensions.TypeVar("N", covariant=True, default=Any)
+else:
+    N = TypeVar("N", covariant=True)
 G = TypeVar("G", covariant=True)
 
 
@@ -38,8 +46,8 @@ class Outcome:
         return cls(grads, norms[0], None if factors is None else factors[0], *others, **more)
 
 
-class ClipResult(Generic[G]):
-    """The result of a clip.
+class ClipResult(Generic[G, N]):
+    """The result of a clip: ``ClipResult[G, N]``, with the type of the gradients and that of the norm.
 
     Attributes:
         grads: the clipped gradients, in the same container and of the same dtypes; None in a slot's ``last``.
@@ -71,13 +79,18 @@ class ClipResult(Generic[G]):
     {'w': np.float64(0.2)}
     """
 
-    __slots__ = ("_bounds", "_coefficient", "_form", "_norm", "culprits", "grads", "is_list", "skip", "zeroed")
+    if TYPE_CHECKING:
+        grads: Returned = Returned()
+    else:
+        # not for type checkers: for pyright a name among the slots is no descriptor
+        __slots__ = ("_bounds", "_coefficient", "_form", "_norm", "culprits", "grads", "is_list", "skip", "zeroed")
+        __class_getitem__ = classmethod(GenericAlias)  # with one parameter or two
 
     def __init__(
         self,
         grads: G,
-        norm: Any,
-        coefficient: Any,
+        norm: N,
+        coefficient: N,
         form: _Form | None = None,
         is_list: bool = False,
         culprits: Sequence[str] = (),
@@ -96,21 +109,25 @@ class ClipResult(Generic[G]):
         self._bounds = bounds
 
     @property
-    def norm(self) -> Any:
+    def norm(self) -> N:
         """The norm before clipping."""
-        return self._norm if self._form is None else self._form.of(self._norm)
+        found: N = self._norm if self._form is None else self._form.of(self._norm)
+        return found
 
     @property
-    def coefficient(self) -> Any:
+    def coefficient(self) -> N:
         """The factor of the gradients."""
-        return self._coefficient if self._form is None else self._form.of(self._coefficient)
+        found: N = self._coefficient if self._form is None else self._form.of(self._coefficient)
+        return found
 
     def __repr__(self) -> str:
-        return f"ClipResult(grads={tensors(self.grads)}, norm={numbers(self.norm)}, coefficient={numbers(self.coefficient)})"
+        given: Any = self  # for a type checker: of any gradients
+        return f"ClipResult(grads={tensors(given.grads)}, norm={numbers(self.norm)}, coefficient={numbers(self.coefficient)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         others = self.is_list, self.culprits, self.skip, self.zeroed
-        return ClipResult, (self.grads, self.norm, self.coefficient, None, *others)
+        given: Any = self
+        return ClipResult, (given.grads, self.norm, self.coefficient, None, *others)
 
     def found(self) -> tuple[Any, Any]:
         """The norm and the coefficient, as floats if reading a value is free: for code that needs no tensors."""
@@ -149,7 +166,7 @@ class _Form:
         return made[0] if leaves[0] is found else rebuild(made)
 
 
-def public(grads: Gradients, found: Outcome, *, is_list: bool) -> ClipResult[Any]:
+def public(grads: Gradients, found: Outcome, *, is_list: bool) -> ClipResult[Any, Any]:
     """The result for the user."""
     norm, coefficient = found.norm, found.coefficient
     if isinstance(norm, list):
@@ -176,14 +193,14 @@ def _contained(grads: Gradients, found: Any, is_list: bool) -> Any:
     )
 
 
-def last(grads: Gradients, found: Outcome, *, is_list: bool = False) -> ClipResult[Any]:
+def last(grads: Gradients, found: Outcome, *, is_list: bool = False) -> ClipResult[Any, Any]:
     """A slot's last result: the norm and the coefficient, without gradients, which would stay in memory."""
     result = public(grads, found, is_list=is_list)
     result.grads = None
     return result
 
 
-def of_total(lane: Lane, norm: float, coefficient: float) -> ClipResult[Any]:
+def of_total(lane: Lane, norm: float, coefficient: float) -> ClipResult[Any, Any]:
     """A slot's last result of one norm over all, for a lane that knows their dtype."""
     return ClipResult(None, norm, coefficient, _Form(lane, norm_dtype([lane.dtype]), False), culprits=[], bounds={})
 

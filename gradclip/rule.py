@@ -9,12 +9,12 @@ import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.reprs import number
 
-__all__ = ["AXES", "EXAMPLE", "GLOBAL", "TENSOR", "VALUE", "Rule", "Scope", "number_or_tensor"]
+__all__ = ["AXES", "EXAMPLE", "GLOBAL", "TENSOR", "VALUE", "EachRule", "Rule", "Scope", "number_or_tensor"]
 
 
 #: parts of the names of dtypes that no limit can have: complex numbers, truth values, text, dates, Python objects
@@ -259,3 +259,12 @@ def not_a_number(name: str) -> ArgumentError:
 def follows_run(limit: object) -> bool:
     """Whether a limit follows the run: :class:`gradclip.Adaptive` does."""
     return getattr(limit, "follows_the_run", False) is True and not isinstance(limit, type)
+
+
+if TYPE_CHECKING:
+
+    class EachRule(Rule):
+        """A rule without one norm over all gradients: it has one for each gradient, slice or example, or none."""
+
+else:
+    EachRule = Rule

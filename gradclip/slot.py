@@ -34,13 +34,13 @@ class Slot:
         check_reduce(step.reduce, takes_axes=False)  # those of JAX keep their state elsewhere
         self.patience = patience
         self._settle(step)
-        self.last: ClipResult[Any] | None = None
+        self.last: ClipResult[None, Any] | None = None
         self._counts: dict[str, Any] = {"skipped": 0, "in_a_row": 0}  # tensors, if that of a step is on a device
         self._uncounted = 0  # steps since the counts were read
 
     def _settle(self, step: Step) -> None:
         """Take these settings from the next step on."""
-        self.step = step
+        self.step: Step[Rules] = step
         self.limits: list[Adaptive] = step.adaptives
 
     @property

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from gradclip.backend import Backend, Tensor
-from gradclip.clip import clip_opened
+from gradclip.clip import EachRules, clip_opened
 from gradclip.engine import Options
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.gradients import Gradients, open_
@@ -25,7 +25,19 @@ from gradclip.result import ClipResult
 from gradclip.rule import Rule
 from gradclip.sharding import check_reduce, check_shards
 from gradclip.tracing import untraced
-from gradclip.typed import T, X
+from gradclip.typed import JaxT, NumpyT, PaddleT, Slotted, T, TensorflowT, TorchT, UnclearT, X
+
+if TYPE_CHECKING:
+    import typing_extensions
+
+    from gradclip.returned import Unclear
+    from gradclip.slotted import Clipped
+    from gradclip.typed import JaxNorm, NumpyNorm, PaddleNorm, TensorflowNorm, TorchNorm
+
+    R = typing_extensions.TypeVar("R", bound=Rules, covariant=True, default=Any)
+else:
+    R = TypeVar("R")
+State: TypeAlias = Mapping[str, Any]
 
 __all__ = ["Step", "clipped", "counted", "plain_state"]
 
@@ -34,7 +46,7 @@ _COUNTS = ("skipped", "in_a_row")
 MOST = (1 << 31) - 1  #: of a count, an int32
 
 
-class Step:
+class Step(Generic[R]):
     """A clip with its state: ``init`` makes the state, ``update`` clips and returns the next one. Both are pure.
 
     The state is a pytree of tensors of fixed size, on the device of the gradients: of the limits that follow the run, of the
@@ -63,9 +75,7 @@ class Step:
         (1, array([1.5]))
     """
 
-    def __init__(
-        self, rule: Rules = NO_RULE, monitor: Monitor | None = None, *, reduce: Any = None, shards: Shards = None
-    ) -> None:
+    def __init__(self, rule: R = NO_RULE, monitor: Monitor | None = None, *, reduce: Any = None, shards: Shards = None) -> None:
         self.groups = check_groups(rule)
         given: object = monitor
         if not (given is None or isinstance(given, Monitor)):
@@ -109,8 +119,38 @@ class Step:
             state["monitor"] = self.monitor.init(like=like, groups=self._groups)
         return state
 
+    @overload
+    def update(
+        self: Step[EachRules], grads: T, state: State, params: object = ...
+    ) -> tuple[ClipResult[T, Any], dict[str, Any]]: ...
+    @overload
+    def update(
+        self: Step[Rule], grads: UnclearT, state: State, params: object = ...
+    ) -> tuple[Unclear[UnclearT], dict[str, Any]]: ...
+    @overload
+    def update(
+        self: Step[Rule], grads: PaddleT, state: State, params: object = ...
+    ) -> tuple[ClipResult[PaddleT, PaddleNorm], dict[str, Any]]: ...
+    @overload
+    def update(
+        self: Step[Rule], grads: NumpyT, state: State, params: object = ...
+    ) -> tuple[ClipResult[NumpyT, NumpyNorm], dict[str, Any]]: ...
+    @overload
+    def update(
+        self: Step[Rule], grads: TorchT, state: State, params: object = ...
+    ) -> tuple[ClipResult[TorchT, TorchNorm], dict[str, Any]]: ...
+    @overload
+    def update(
+        self: Step[Rule], grads: JaxT, state: State, params: object = ...
+    ) -> tuple[ClipResult[JaxT, JaxNorm], dict[str, Any]]: ...
+    @overload
+    def update(
+        self: Step[Rule], grads: TensorflowT, state: State, params: object = ...
+    ) -> tuple[ClipResult[TensorflowT, TensorflowNorm], dict[str, Any]]: ...
+    @overload
+    def update(self: Step[Rules], grads: T, state: State, params: object = ...) -> tuple[Unclear[T], dict[str, Any]]: ...
     @untraced
-    def update(self, grads: T, state: Mapping[str, Any], params: Any = None) -> tuple[ClipResult[T], dict[str, Any]]:
+    def update(self, grads: Any, state: State, params: Any = None) -> tuple[ClipResult[Any, Any], dict[str, Any]]:
         """Clip the gradients into new ones.
 
         Args:
@@ -289,15 +329,28 @@ _SLOTS = {
 }
 
 
+class More(TypedDict, total=False):
+    """The other arguments of :func:`clipped`, for its overloads."""
+
+    monitor: Monitor | None
+    reduce: object
+    shards: Shards
+    patience: float
+
+
+@overload
+def clipped(optimizer: Slotted, rule: Rules, **more: Unpack[More]) -> Clipped: ...
+@overload
+def clipped(optimizer: X, rule: Rules, **more: Unpack[More]) -> X: ...
 def clipped(
-    optimizer: X,
-    rule: Rules = NO_RULE,
+    optimizer: Any,
+    rule: Any = NO_RULE,
     *,
     monitor: Monitor | None = None,
     reduce: Any = None,
     shards: Shards = None,
     patience: float = 10,
-) -> X:
+) -> Any:
     """Make an optimizer clip the gradients in each of its steps. It goes wherever the optimizer went.
 
     The optimizer has the state: of the limits that follow the run (:class:`gradclip.Adaptive`; those in the rule do not
@@ -346,8 +399,7 @@ def clipped(
     own = {key: limit.copy() for key, limit in limits.items()}
     step = Step(exchanged(rule, own) if own else rule, monitor, reduce=reduce, shards=shards)
     check_patience(patience)
-    made: X = resolve(place)(optimizer, step, patience)
-    return made
+    return resolve(place)(optimizer, step, patience)
 
 
 def _slot_of(optimizer: object) -> str | None:

@@ -1,17 +1,56 @@
-"""What a type checker knows of gradients. The types describe them, so that no framework is imported or has to be installed.
+"""What a type checker knows of gradients. Protocols describe the tensors, so that no framework has to be installed.
 
 A framework without types of its own gives ``Any``, as with its own functions: TensorFlow, Keras and optax have none for mypy.
 """
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, Mapping
-from typing import Any, Protocol, SupportsFloat, TypeVar
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from dataclasses import Field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, SupportsFloat, TypeAlias, TypeVar, Union
 
-__all__ = ["Array", "ArrayT", "Grads", "Holder", "Limit", "Named", "NamedHolders", "SeveralArrays", "SeveralHolders", "T", "X"]
+if TYPE_CHECKING:  # the types of the norms; Any where a framework is not installed
+    import jax
+    import numpy as np
+    import paddle
+    import tensorflow
+    import torch
+
+    JaxNorm: TypeAlias = jax.Array
+    NumpyNorm: TypeAlias = np.floating[Any]
+    NumpyTotal: TypeAlias = np.ndarray[tuple[()], np.dtype[np.floating[Any]]]  # of the drop-ins, which return arrays
+    PaddleNorm: TypeAlias = paddle.Tensor
+    TensorflowNorm: TypeAlias = tensorflow.Tensor
+    TorchNorm: TypeAlias = torch.Tensor
+
+__all__ = [
+    "Array",
+    "ArrayT",
+    "Dataclass",
+    "Grads",
+    "JaxT",
+    "Leaf",
+    "Limit",
+    "Model",
+    "Nest",
+    "NumpyT",
+    "PaddleLeaf",
+    "PaddleT",
+    "Several",
+    "Slotted",
+    "T",
+    "TensorflowT",
+    "TorchLeaf",
+    "TorchT",
+    "UnclearT",
+    "X",
+    "Y",
+]
 
 X = TypeVar("X")
-Held = TypeVar("Held", covariant=True)
+Y = TypeVar("Y")
+V = TypeVar("V", covariant=True)
+L = TypeVar("L")
 
 
 class Array(Protocol):
@@ -25,16 +64,66 @@ class Array(Protocol):
         """The tensor with the other sign. A model has no such method; mypy takes it to have every other attribute."""
 
 
-class Holder(Protocol[Held]):
-    """A parameter that holds its gradient, as in torch and Paddle, where every tensor can."""
+class Leaf(Protocol[V]):
+    """A tensor or a parameter, with the type of its gradient."""
 
     @property
-    def grad(self) -> Held | None:
-        """The gradient."""
+    def dtype(self) -> Any:
+        """The type of its elements."""
+
+    def __neg__(self) -> V:
+        """A tensor, also of a parameter."""
+
+
+class NumpyLeaf(Protocol):
+    """An array or a scalar of NumPy."""
 
     @property
-    def is_leaf(self) -> bool:
-        """Whether no operation made it; no model has it as a bool."""
+    def __array_struct__(self) -> object: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+
+
+class TorchLeaf(Protocol):
+    """A tensor or a parameter of PyTorch."""
+
+    @property
+    def is_quantized(self) -> bool: ...
+    @property
+    def is_leaf(self) -> bool: ...
+    def __neg__(self) -> Any: ...
+
+
+class JaxLeaf(Protocol):
+    """An array of JAX."""
+
+    @property
+    def is_fully_addressable(self) -> bool: ...
+
+
+class PaddleLeaf(Protocol):
+    """A tensor of Paddle."""
+
+    def is_dist(self) -> bool: ...
+    def __neg__(self) -> Any: ...
+
+
+class TensorflowLeaf(Protocol):
+    """A tensor, a variable or slices of TensorFlow."""
+
+    @property
+    def op(self) -> Any: ...
+    @property
+    def graph(self) -> Any: ...
+    @property
+    def dtype(self) -> Any: ...
+    def __neg__(self) -> Any: ...
+
+
+class Dataclass(Protocol):
+    """A dataclass, as equinox and flax.struct make them: a pytree of JAX."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
 class Follows(Protocol):
@@ -43,11 +132,49 @@ class Follows(Protocol):
     follows_the_run: bool
 
 
+class Slotted(Protocol):
+    """An optimizer of PyTorch."""
+
+    def register_step_pre_hook(self, hook: Any, /) -> Any: ...
+
+
+class Model(Protocol[V]):
+    """A model of PyTorch or Paddle."""
+
+    def named_parameters(self) -> Iterable[tuple[str, Leaf[V]]]: ...
+
+
 ArrayT = TypeVar("ArrayT", bound=Array)
 Limit = SupportsFloat | Array | Follows  #: a number, a tensor, or a limit that follows the run
-Grads = Array | Iterable[Any]  #: a tensor or a container of them; not a model of torch, Paddle or Keras, which is neither
+
+# Named containers, not Iterable: that would take in every tensor and many models, which can be iterated over.
+Nest: TypeAlias = Union[  # noqa: UP007  # it refers to itself
+    L,
+    Sequence["Nest[L]"],
+    Mapping[Any, "Nest[L]"],
+    Iterator["Nest[L]"],
+    Iterator[tuple[str, "Nest[L]"]],
+    ItemsView[str, "Nest[L]"],
+    ValuesView["Nest[L]"],
+    None,
+]
+Several: TypeAlias = Union[  # noqa: UP007
+    Sequence[Nest[L]],
+    Mapping[Any, Nest[L]],
+    Iterator[Nest[L]],
+    Iterator[tuple[str, Nest[L]]],
+    ItemsView[str, Nest[L]],
+    ValuesView[Nest[L]],
+]
+Grads: TypeAlias = Union[Nest[Array], Dataclass, Iterable[Any]]  # noqa: UP007  #: a tensor or a container of them; not a model
+
+# One for each framework, in the order of the overloads: the type of the norm follows from it.
 T = TypeVar("T", bound=Grads)
-Named = Iterator[tuple[str, X]] | ItemsView[str, X]  #: counts as a dict
-NamedHolders = Named[Holder[X]]
-SeveralHolders = Iterable[Holder[X]] | Mapping[str, Holder[X]] | NamedHolders[X]
-SeveralArrays = Iterable[ArrayT] | Mapping[str, ArrayT]
+UnclearT = TypeVar(
+    "UnclearT", bound=Nest[None]
+)  # what may be any type; a tensor of Paddle, which mypy takes for almost any, is no None
+NumpyT = TypeVar("NumpyT", bound=Nest[NumpyLeaf])
+TorchT = TypeVar("TorchT", bound=Nest[TorchLeaf])
+JaxT = TypeVar("JaxT", bound=Nest[JaxLeaf] | Dataclass)
+PaddleT = TypeVar("PaddleT", bound=Nest[PaddleLeaf])
+TensorflowT = TypeVar("TensorflowT", bound=Nest[TensorflowLeaf])

@@ -131,7 +131,8 @@ class Clipping(keras.optimizers.Optimizer):
     @property
     def clip_rule(self) -> Rules:
         """The rule or the groups."""
-        return self._state.step.rule
+        rule: Rules = self._state.step.rule
+        return rule
 
     @clip_rule.setter
     def clip_rule(self, rule: Any) -> None:
@@ -139,7 +140,7 @@ class Clipping(keras.optimizers.Optimizer):
         raise ArgumentError("The rule of a clipped optimizer cannot be exchanged.", f"clip_rule={shown(rule)}", hint)
 
     @property
-    def last(self) -> ClipResult[Any] | None:
+    def last(self) -> ClipResult[None, Any] | None:
         """The norm and the coefficient of the last step, if recorded; None before the optimizer is built."""
         if self._record is None or not self._record.variables:
             return None

@@ -53,7 +53,8 @@ class State(Variables):
         """Clip, and keep the state after it; before the optimizer is built there is none to keep."""
         step = self.step
         if not step.has_state:
-            return clip(grads, step.rule, params=params, reduce=step.reduce, shards=step.shards)
+            found: ClipResult[Any] = clip(grads, step.rule, params=params, reduce=step.reduce, shards=step.shards)
+            return found
         if self.tree is None:
             return step.update(grads, step.init(grads), params)[0]
         result, after = step.update(grads, self.values(), params)

@@ -10,7 +10,7 @@ import math
 from typing import Any, SupportsFloat
 
 from gradclip.dialects.torch import symmetric
-from gradclip.rule import GLOBAL, TENSOR, Rule, number_or_tensor
+from gradclip.rule import GLOBAL, TENSOR, EachRule, Rule, number_or_tensor
 from gradclip.tracing import untraced
 from gradclip.typed import Array, Limit
 
@@ -18,7 +18,7 @@ __all__ = ["clipnorm", "clipvalue", "global_clipnorm"]
 
 
 @untraced
-def clipnorm(clipnorm: Limit) -> Rule:
+def clipnorm(clipnorm: Limit) -> EachRule:
     """Each gradient by its own Euclidean norm.
 
     ``g * clipnorm / max(norm(g), clipnorm)``
@@ -37,7 +37,7 @@ def clipnorm(clipnorm: Limit) -> Rule:
     [array([0.6, 0.8]), array([0.5])]
     """
     limit = _off_at_zero(number_or_tensor("clipnorm", clipnorm, follows=True))
-    return Rule(name="keras.clipnorm", scope=TENSOR, limit=limit, limit_name="clipnorm")
+    return EachRule(name="keras.clipnorm", scope=TENSOR, limit=limit, limit_name="clipnorm")
 
 
 @untraced
@@ -64,7 +64,7 @@ def global_clipnorm(global_clipnorm: Limit) -> Rule:
 
 
 @untraced
-def clipvalue(clipvalue: SupportsFloat | Array) -> Rule:
+def clipvalue(clipvalue: SupportsFloat | Array) -> EachRule:
     """Each element between ``-clipvalue`` and ``clipvalue``; NaN stays NaN.
 
     ``max(min(g, clipvalue), -clipvalue)``

@@ -10,7 +10,7 @@ from typing import Any, SupportsFloat
 from gradclip.dialects.tensorflow import axes_tuple
 from gradclip.dialects.torch import symmetric
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
-from gradclip.rule import AXES, EXAMPLE, GLOBAL, TENSOR, Rule, number_or_tensor
+from gradclip.rule import AXES, EXAMPLE, GLOBAL, TENSOR, EachRule, Rule, number_or_tensor
 from gradclip.tracing import untraced
 from gradclip.typed import Array, Limit
 
@@ -45,7 +45,7 @@ def clip_by_global_norm(max_norm: Limit) -> Rule:
 
 
 @untraced
-def clip(max_delta: SupportsFloat | Array) -> Rule:
+def clip(max_delta: SupportsFloat | Array) -> EachRule:
     """Each element between ``-max_delta`` and ``max_delta``; NaN stays NaN.
 
     ``max(min(g, max_delta), -max_delta)``
@@ -67,7 +67,7 @@ def clip(max_delta: SupportsFloat | Array) -> Rule:
 
 
 @untraced
-def clip_by_block_rms(threshold: Limit) -> Rule:
+def clip_by_block_rms(threshold: Limit) -> EachRule:
     """Each gradient by its own root mean square.
 
     ``g / max(1, rms(g) / threshold), with rms(g) = norm(g) / sqrt(size(g))``
@@ -85,7 +85,7 @@ def clip_by_block_rms(threshold: Limit) -> Rule:
     >>> gradclip.clip(np.array([3.0, 4.0]), optax.clip_by_block_rms(1.0)).grads.round(4)
     array([0.8485, 1.1314])
     """
-    return Rule(
+    return EachRule(
         name="optax.clip_by_block_rms",
         scope=TENSOR,
         limit=number_or_tensor("threshold", threshold, follows=True),
@@ -95,7 +95,7 @@ def clip_by_block_rms(threshold: Limit) -> Rule:
 
 
 @untraced
-def adaptive_grad_clip(clipping: SupportsFloat | Array, eps: float = 1e-3, axis: Any = None) -> Rule:
+def adaptive_grad_clip(clipping: SupportsFloat | Array, eps: float = 1e-3, axis: Any = None) -> EachRule:
     """Each unit of a gradient to at most ``clipping`` times the norm of the same unit of its parameter.
 
     ``g_u if norm(g_u) < L else g_u * L / max(norm(g_u), 1e-6), with L = clipping * max(norm(w_u), eps)``
@@ -120,7 +120,7 @@ def adaptive_grad_clip(clipping: SupportsFloat | Array, eps: float = 1e-3, axis:
     >>> gradclip.clip(np.array([3.0, 4.0]), optax.adaptive_grad_clip(0.5), params=np.array([0.6, 0.8])).grads
     array([0.3, 0.4])
     """
-    return Rule(
+    return EachRule(
         name="optax.adaptive_grad_clip",
         scope=AXES,
         limit=number_or_tensor("clipping", clipping),
@@ -145,7 +145,7 @@ def _least_norm(eps: Any) -> float:
 
 
 @untraced
-def per_example_global_norm_clip(l2_norm_clip: SupportsFloat | Array) -> Rule:
+def per_example_global_norm_clip(l2_norm_clip: SupportsFloat | Array) -> EachRule:
     """One norm over all gradients for each example; the result is the sum over the examples.
 
     ``sum over b of g_ib * min(1, l2_norm_clip / n_b), with n_b = norm(g_1b, ..., g_kb)``
@@ -169,7 +169,7 @@ def per_example_global_norm_clip(l2_norm_clip: SupportsFloat | Array) -> Rule:
     >>> gradclip.clip(per_example, optax.per_example_global_norm_clip(1.0)).grads
     array([0.9, 1.2])
     """
-    return Rule(
+    return EachRule(
         name="optax.per_example_global_norm_clip",
         scope=EXAMPLE,
         limit=number_or_tensor("l2_norm_clip", l2_norm_clip),

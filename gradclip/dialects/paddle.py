@@ -10,7 +10,7 @@ from typing import SupportsFloat
 
 from gradclip.dialects import torch
 from gradclip.errors import ArgumentError
-from gradclip.rule import GLOBAL, TENSOR, VALUE, Rule, number_or_tensor
+from gradclip.rule import GLOBAL, TENSOR, VALUE, EachRule, Rule, number_or_tensor
 from gradclip.tracing import untraced
 from gradclip.typed import Array, Limit
 
@@ -18,7 +18,7 @@ __all__ = ["clip_grad_by_global_norm", "clip_grad_by_norm", "clip_grad_by_value"
 
 
 @untraced
-def clip_grad_by_norm(clip_norm: Limit) -> Rule:
+def clip_grad_by_norm(clip_norm: Limit) -> EachRule:
     """Each gradient by its own Euclidean norm.
 
     ``g * clip_norm / max(norm(g), clip_norm)``
@@ -40,7 +40,7 @@ def clip_grad_by_norm(clip_norm: Limit) -> Rule:
     limit = number_or_tensor("clip_norm", clip_norm, text=True, follows=True)
     if isinstance(limit, float) and limit == 0:
         raise ArgumentError("clip_norm must be greater than 0.", f"clip_norm={limit}")
-    return Rule(name="paddle.clip_grad_by_norm", scope=TENSOR, limit=limit, limit_name="clip_norm")
+    return EachRule(name="paddle.clip_grad_by_norm", scope=TENSOR, limit=limit, limit_name="clip_norm")
 
 
 @untraced
@@ -77,7 +77,7 @@ def clip_grad_by_global_norm(clip_norm: Limit, group_name: str = "default_group"
 
 
 @untraced
-def clip_grad_by_value(max: SupportsFloat | Array, min: SupportsFloat | Array | None = None) -> Rule:
+def clip_grad_by_value(max: SupportsFloat | Array, min: SupportsFloat | Array | None = None) -> EachRule:
     """Each element between ``min`` and ``max``; the order of the arguments is Paddle's, the upper bound first.
 
     ``max(min(g, upper), lower)``
@@ -106,7 +106,7 @@ def clip_grad_by_value(max: SupportsFloat | Array, min: SupportsFloat | Array | 
         lower = number_or_tensor("min", min)
     if isinstance(upper, float) and isinstance(lower, float) and lower > upper:
         raise AssertedError("max must not be less than min.", f"max={upper}, min={lower}", "Paddle's order is max, min.")
-    return Rule(name="paddle.clip_grad_by_value", scope=VALUE, lower=lower, upper=upper)
+    return EachRule(name="paddle.clip_grad_by_value", scope=VALUE, lower=lower, upper=upper)
 
 
 @untraced
@@ -145,7 +145,7 @@ def clip_grad_norm(max_norm: Limit, norm_type: float = 2.0, error_if_nonfinite: 
 
 
 @untraced
-def clip_grad_value(clip_value: SupportsFloat | Array) -> Rule:
+def clip_grad_value(clip_value: SupportsFloat | Array) -> EachRule:
     """``paddle.nn.utils.clip_grad_value_``: each element between ``-clip_value`` and ``clip_value``.
 
     ``max(min(g, clip_value), -clip_value)``

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, SupportsFloat
 
 from gradclip.errors import ArgumentTypeError, shown
-from gradclip.rule import AXES, GLOBAL, TENSOR, VALUE, Rule, number_or_tensor
+from gradclip.rule import AXES, GLOBAL, TENSOR, VALUE, EachRule, Rule, number_or_tensor
 from gradclip.tracing import untraced
 from gradclip.typed import Array, Limit
 
@@ -18,7 +18,7 @@ __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value"]
 
 
 @untraced
-def clip_by_norm(clip_norm: Limit, axes: Any = None, name: str | None = None) -> Rule:
+def clip_by_norm(clip_norm: Limit, axes: Any = None, name: str | None = None) -> EachRule:
     """Each tensor by its own Euclidean norm, over all its axes or some of them.
 
     ``g * clip_norm / max(norm(g), clip_norm)``
@@ -43,7 +43,7 @@ def clip_by_norm(clip_norm: Limit, axes: Any = None, name: str | None = None) ->
     """
     limit = number_or_tensor("clip_norm", clip_norm, one_element=False, follows=axes is None)
     whole = axes is None and (isinstance(limit, float) or tuple(getattr(limit, "shape", ())) == ())
-    return Rule(
+    return EachRule(
         name="tensorflow.clip_by_norm",
         scope=TENSOR if whole else AXES,
         limit=max(limit, 0.0) if isinstance(limit, float) and limit == limit else limit,
@@ -91,7 +91,7 @@ def clip_by_global_norm(clip_norm: Limit, use_norm: Any = None, name: str | None
 @untraced
 def clip_by_value(
     clip_value_min: SupportsFloat | Array, clip_value_max: SupportsFloat | Array, name: str | None = None
-) -> Rule:
+) -> EachRule:
     """Each element between two bounds; the lower one wins if they cross. NaN stays NaN.
 
     Of a sparse gradient it clips the rows that are stored; the others stay 0, also where the bounds exclude 0. Duplicate rows
@@ -114,7 +114,7 @@ def clip_by_value(
     >>> gradclip.clip(np.array([3.0, -4.0]), tensorflow.clip_by_value(-1.0, 2.0)).grads
     array([ 2., -1.])
     """
-    return Rule(
+    return EachRule(
         name="tensorflow.clip_by_value",
         scope=VALUE,
         lower=number_or_tensor("clip_value_min", clip_value_min, one_element=False),

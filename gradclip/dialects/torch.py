@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, SupportsFloat
 
 from gradclip.errors import ArgumentError, ArgumentTypeError, shown
-from gradclip.rule import GLOBAL, VALUE, Rule, number_or_tensor
+from gradclip.rule import GLOBAL, VALUE, EachRule, Rule, number_or_tensor
 from gradclip.tracing import untraced
 from gradclip.typed import Array, Limit
 
@@ -54,7 +54,7 @@ def clip_grad_norm(
 
 
 @untraced
-def clip_grad_value(clip_value: SupportsFloat | Array, foreach: bool | None = None) -> Rule:
+def clip_grad_value(clip_value: SupportsFloat | Array, foreach: bool | None = None) -> EachRule:
     """Each element between ``-clip_value`` and ``clip_value``; NaN stays NaN.
 
     ``max(min(g, clip_value), -clip_value)``
@@ -76,9 +76,9 @@ def clip_grad_value(clip_value: SupportsFloat | Array, foreach: bool | None = No
     return symmetric("torch.clip_grad_value", "clip_value", number_or_tensor("clip_value", clip_value, text=True))
 
 
-def symmetric(name: str, limit_name: str, bound: Any) -> Rule:
+def symmetric(name: str, limit_name: str, bound: Any) -> EachRule:
     """A rule that clips each element to [-bound, bound]."""
-    return Rule(name=name, scope=VALUE, limit=bound, limit_name=limit_name, lower=-bound, upper=bound)
+    return EachRule(name=name, scope=VALUE, limit=bound, limit_name=limit_name, lower=-bound, upper=bound)
 
 
 def order(name: str, value: Any) -> float:

@@ -44,7 +44,7 @@ class ClipGrad(ClipGradBase):  # type: ignore[misc]  # Any, where mypy does not 
     """The base class: pairs in, pairs out. Use one of the three subclasses."""
 
     rule: Rule  #: the rule of the object
-    last: ClipResult[Any] | None = None  #: the norm and the coefficient of the last clip, without its gradients
+    last: ClipResult[None, Any] | None = None  #: the norm and the coefficient of the last clip, without its gradients
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         # Paddle's optimizers test isinstance(clip, paddle.nn.ClipGradBase): be one if Paddle is imported

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from gradclip.containers import DEEPEST, nested_too_deep
 from gradclip.dialects import tensorflow as dialect
@@ -16,13 +16,33 @@ from gradclip.gradients import Gradients, open_, refusal
 from gradclip.registry import find, home, widened
 from gradclip.rule import Rule
 from gradclip.tracing import untraced
-from gradclip.typed import ArrayT, Limit
+from gradclip.typed import (
+    Array,
+    ArrayT,
+    JaxT,
+    Leaf,
+    Limit,
+    Nest,
+    NumpyT,
+    PaddleLeaf,
+    PaddleT,
+    Several,
+    TensorflowT,
+    TorchT,
+    UnclearT,
+    X,
+    Y,
+)
+
+if TYPE_CHECKING:
+    from gradclip.typed import JaxNorm, NumpyTotal, PaddleNorm, TensorflowNorm, TorchNorm
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]
 
 Numbers = float | Sequence["Numbers"]
 Limits = Limit | Sequence[Numbers]
-Nest = TypeVar("Nest", bound=Sequence[Any] | Mapping[Any, Any])
+MapT = TypeVar("MapT", bound=Mapping[Any, Nest[Array]])
+OtherT = TypeVar("OtherT", bound=Array)
 
 
 @overload
@@ -64,14 +84,77 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
 
 @overload
 def clip_by_global_norm(
-    t_list: list[ArrayT] | tuple[ArrayT, ...], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+    t_list: Sequence[UnclearT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[list[UnclearT], Any]: ...
+@overload
+def clip_by_global_norm(
+    t_list: Sequence[PaddleT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[list[PaddleT], PaddleNorm]: ...
+@overload
+def clip_by_global_norm(
+    t_list: dict[X, PaddleT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[dict[X, PaddleT], PaddleNorm]: ...
+@overload
+def clip_by_global_norm(
+    t_list: tuple[ArrayT, OtherT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[list[ArrayT | OtherT], ArrayT | OtherT]: ...
+@overload
+def clip_by_global_norm(
+    t_list: Sequence[ArrayT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
 ) -> tuple[list[ArrayT], ArrayT]: ...
 @overload
 def clip_by_global_norm(
-    t_list: Sequence[ArrayT | None], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+    t_list: list[ArrayT | None], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
 ) -> tuple[list[ArrayT | None], ArrayT]: ...
 @overload
-def clip_by_global_norm(t_list: Nest, clip_norm: Limit, use_norm: object = ..., name: str | None = ...) -> tuple[Nest, Any]: ...
+def clip_by_global_norm(
+    t_list: dict[X, ArrayT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[dict[X, ArrayT], ArrayT]: ...
+@overload
+def clip_by_global_norm(
+    t_list: Iterator[ArrayT] | ValuesView[ArrayT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[list[ArrayT], ArrayT]: ...
+@overload
+def clip_by_global_norm(
+    t_list: Iterator[tuple[str, ArrayT]] | ItemsView[str, ArrayT],
+    clip_norm: Limit,
+    use_norm: object = ...,
+    name: str | None = ...,
+) -> tuple[dict[str, ArrayT], ArrayT]: ...
+@overload
+def clip_by_global_norm(
+    t_list: dict[X, NumpyT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[dict[X, NumpyT], NumpyTotal]: ...
+@overload
+def clip_by_global_norm(
+    t_list: Sequence[NumpyT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[list[NumpyT], NumpyTotal]: ...
+@overload
+def clip_by_global_norm(
+    t_list: dict[X, TorchT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[dict[X, TorchT], TorchNorm]: ...
+@overload
+def clip_by_global_norm(
+    t_list: Sequence[TorchT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[list[TorchT], TorchNorm]: ...
+@overload
+def clip_by_global_norm(
+    t_list: dict[X, JaxT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[dict[X, JaxT], JaxNorm]: ...
+@overload
+def clip_by_global_norm(
+    t_list: Sequence[JaxT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[list[JaxT], JaxNorm]: ...
+@overload
+def clip_by_global_norm(
+    t_list: dict[X, TensorflowT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[dict[X, TensorflowT], TensorflowNorm]: ...
+@overload
+def clip_by_global_norm(
+    t_list: Sequence[TensorflowT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
+) -> tuple[list[TensorflowT], TensorflowNorm]: ...
+@overload
+def clip_by_global_norm(t_list: MapT, clip_norm: Limit, use_norm: object = ..., name: str | None = ...) -> tuple[MapT, Any]: ...
 @untraced
 def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None) -> tuple[Any, Any]:
     """Clip several tensors by one Euclidean norm over all of them, as ``tf.clip_by_global_norm`` does.
@@ -108,9 +191,11 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
 
 
 @overload
-def global_norm(t_list: Sequence[ArrayT | None], name: str | None = ...) -> ArrayT: ...
+def global_norm(t_list: Several[PaddleLeaf], name: str | None = ...) -> PaddleNorm: ...
 @overload
-def global_norm(t_list: Sequence[Any] | Mapping[Any, Any], name: str | None = ...) -> Any: ...
+def global_norm(t_list: tuple[Leaf[X], Leaf[Y]], name: str | None = ...) -> X | Y: ...
+@overload
+def global_norm(t_list: Several[Leaf[X]], name: str | None = ...) -> X: ...
 @untraced
 def global_norm(t_list: Any, name: str | None = None) -> Any:
     """The Euclidean norm over several tensors, as ``tf.linalg.global_norm`` computes it.

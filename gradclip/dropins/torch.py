@@ -7,8 +7,9 @@ gradient: there the functions take the gradients, and write into NumPy arrays an
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, SupportsFloat, overload
+from typing import TYPE_CHECKING, Any, SupportsFloat, overload
 
 from gradclip import registry
 from gradclip.dialects.torch import clip_grad_norm, clip_grad_value
@@ -18,7 +19,10 @@ from gradclip.errors import TensorTypeError
 from gradclip.gradients import Gradients, Holders, made, open_
 from gradclip.groups import Shards
 from gradclip.tracing import untraced
-from gradclip.typed import Array, ArrayT, Grads, Holder, Limit, SeveralArrays, SeveralHolders, X
+from gradclip.typed import Array, Grads, Leaf, Limit, Nest, PaddleT, X, Y
+
+if TYPE_CHECKING:
+    from gradclip.typed import PaddleNorm
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -27,7 +31,18 @@ _NOTHING = "`parameters` is an empty generator, no gradient clipping will occur.
 
 @overload
 def clip_grad_norm_(
-    parameters: Holder[X],
+    parameters: PaddleT,
+    max_norm: Limit,
+    norm_type: float = ...,
+    error_if_nonfinite: bool = ...,
+    foreach: bool | None = ...,
+    *,
+    reduce: object = ...,
+    shards: Shards = ...,
+) -> PaddleNorm: ...
+@overload
+def clip_grad_norm_(
+    parameters: Leaf[X],
     max_norm: Limit,
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
@@ -38,7 +53,7 @@ def clip_grad_norm_(
 ) -> X: ...
 @overload
 def clip_grad_norm_(
-    parameters: ArrayT,
+    parameters: tuple[Leaf[X], Leaf[Y]],
     max_norm: Limit,
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
@@ -46,10 +61,10 @@ def clip_grad_norm_(
     *,
     reduce: object = ...,
     shards: Shards = ...,
-) -> ArrayT: ...
+) -> X | Y: ...
 @overload
 def clip_grad_norm_(
-    parameters: SeveralHolders[X],
+    parameters: Nest[Leaf[X]],
     max_norm: Limit,
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
@@ -60,7 +75,7 @@ def clip_grad_norm_(
 ) -> X: ...
 @overload
 def clip_grad_norm_(
-    parameters: SeveralArrays[ArrayT],
+    parameters: Iterable[Leaf[X]],
     max_norm: Limit,
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
@@ -68,7 +83,7 @@ def clip_grad_norm_(
     *,
     reduce: object = ...,
     shards: Shards = ...,
-) -> ArrayT: ...
+) -> X: ...
 @untraced
 def clip_grad_norm_(
     parameters: Any,
@@ -150,7 +165,17 @@ def clip_grad_value_(parameters: Grads, clip_value: SupportsFloat | Array, forea
 
 @overload
 def get_total_norm(
-    tensors: Holder[X],
+    tensors: PaddleT,
+    norm_type: float = ...,
+    error_if_nonfinite: bool = ...,
+    foreach: bool | None = ...,
+    *,
+    reduce: object = ...,
+    shards: Shards = ...,
+) -> PaddleNorm: ...
+@overload
+def get_total_norm(
+    tensors: Leaf[X],
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
     foreach: bool | None = ...,
@@ -160,17 +185,17 @@ def get_total_norm(
 ) -> X: ...
 @overload
 def get_total_norm(
-    tensors: ArrayT,
+    tensors: tuple[Leaf[X], Leaf[Y]],
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
     foreach: bool | None = ...,
     *,
     reduce: object = ...,
     shards: Shards = ...,
-) -> ArrayT: ...
+) -> X | Y: ...
 @overload
 def get_total_norm(
-    tensors: SeveralHolders[X],
+    tensors: Nest[Leaf[X]],
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
     foreach: bool | None = ...,
@@ -180,14 +205,14 @@ def get_total_norm(
 ) -> X: ...
 @overload
 def get_total_norm(
-    tensors: SeveralArrays[ArrayT],
+    tensors: Iterable[Leaf[X]],
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
     foreach: bool | None = ...,
     *,
     reduce: object = ...,
     shards: Shards = ...,
-) -> ArrayT: ...
+) -> X: ...
 @untraced
 def get_total_norm(
     tensors: Any,

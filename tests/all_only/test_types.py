@@ -12,6 +12,7 @@ from pathlib import Path
 
 import launched
 import pytest
+from all_only import revealed
 
 import gradclip
 
@@ -19,6 +20,7 @@ USERS = Path(__file__).parent / "users"
 PACKAGE = Path(gradclip.__file__).parents[1]
 
 Errors = dict[str, dict[int, str]]  # file -> line -> the first error there
+REVEALED = re.compile(r'(?:Revealed type is|Type of ".*" is) "(.*)"$')
 
 
 def mypy(folder: Path) -> Errors:
@@ -27,8 +29,9 @@ def mypy(folder: Path) -> Errors:
     options = ["--strict", "--config-file=", "--follow-imports=silent", "--hide-error-context", "--no-error-summary"]
     out = launch([*options, f"--cache-dir={folder / 'cache'}", "."], "mypy", folder, path)
     found: Errors = {}
-    for file, line, text in re.findall(r"^([\w./]+):(\d+): error: (.*)$", out, re.MULTILINE):
-        found.setdefault(file, {}).setdefault(int(line), text)
+    for file, line, severity, text in re.findall(r"^([\w./]+):(\d+): (error|note): (.*)$", out, re.MULTILINE):
+        if severity == "error" or REVEALED.match(text):
+            found.setdefault(file, {}).setdefault(int(line), text)
     return found
 
 
@@ -40,7 +43,7 @@ def pyright(folder: Path) -> Errors:
     found: Errors = {}
     for one in told["generalDiagnostics"]:
         name, line = Path(one["file"]).name, one["range"]["start"]["line"] + 1
-        if one["severity"] == "error":
+        if one["severity"] == "error" or REVEALED.match(one["message"]):
             found.setdefault(name, {}).setdefault(line, one["message"])
     return found
 
@@ -68,7 +71,10 @@ def checker(request: pytest.FixtureRequest) -> Callable[[Path], Errors]:
 @pytest.fixture(scope="module")
 def errors(checker: Callable[[Path], Errors], tmp_path_factory: pytest.TempPathFactory) -> Errors:
     """The errors of one run over all files: reading a framework takes far longer than reading a file."""
-    return checker(Path(shutil.copytree(USERS, tmp_path_factory.mktemp("types") / "users")))
+    folder = Path(shutil.copytree(USERS, tmp_path_factory.mktemp("types") / "users"))
+    for name in revealed.FRAMEWORKS:
+        (folder / f"revealed_{name}.py").write_text(revealed.program(name), encoding="utf-8")
+    return checker(folder)
 
 
 @pytest.mark.parametrize("user", sorted(path.name for path in USERS.glob("*_user.py")))
@@ -89,6 +95,41 @@ def test_each_wrong_use_of_tensorflow_and_keras_is_an_error(checker: Callable[[P
     wrong = marked("wrong_guessed.py", "# error: pyright")
     assert sorted(errors["wrong_guessed.py"]) == sorted(marked("wrong_guessed.py") + (wrong if checker is pyright else []))
     assert len(wrong) >= 5
+
+
+@pytest.mark.parametrize("name", revealed.FRAMEWORKS)
+def test_each_type_is_as_in_the_table(name: str, checker: Callable[[Path], Errors], errors: Errors) -> None:
+    """For mypy the types of TensorFlow are Any, and Paddle's tensors derive from Any: so their norms are Any."""
+    told, lines = errors[f"revealed_{name}.py"], revealed.program(name).splitlines()
+    found = {lines[number - 1]: text for number, text in told.items()}
+    expected = {f"reveal_type({row})": kind for row, kind in revealed.expected(name)}
+    assert found.keys() == expected.keys()  # no other line has an error
+    said = {row: match and revealed.short(name, match[1]) for row, text in found.items() for match in [REVEALED.match(text)]}
+    if checker is mypy:
+        expected |= {f"reveal_type({row})": kind for row, kind in revealed.MYPY.items() if f"reveal_type({row})" in expected}
+    if name in ("paddle", "tensorflow") and checker is mypy:
+        assert None not in said.values()  # no line has an error
+    else:
+        assert said == expected
+
+
+@pytest.mark.parametrize("name", revealed.FRAMEWORKS)
+def test_each_value_is_of_its_type(name: str) -> None:
+    """In a process of its own, as the tests of each framework."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(Path(revealed.__file__)), name],
+        env=launched.environment(PYTHONPATH=str(PACKAGE)),
+        capture_output=True,
+        text=True,
+        timeout=launched.TIME_LIMIT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_test_of_values_can_fail() -> None:
+    assert revealed.is_of([1.0], list[float])
+    assert not revealed.is_of([1.0, None], list[float])
+    assert not revealed.is_of((1.0, "a"), tuple[float, float])
 
 
 def marked(file: str, mark: str = "# error") -> list[int]:

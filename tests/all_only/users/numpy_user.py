@@ -13,7 +13,7 @@ Weights = npt.NDArray[np.float64]
 grads: list[Weights] = [np.array([3.0, 4.0]), np.array([0.6, 0.8])]
 rule = dialects.torch.clip_grad_norm(max_norm=1.0)
 result = gradclip.clip(grads, rule)
-assert_type(result, gradclip.ClipResult[list[Weights]])
+assert_type(result, gradclip.ClipResult[list[Weights], np.floating[Any]])
 assert_type(result.grads, list[Weights])
 assert_type(gradclip.clip_({"w": grads[0]}, rule).grads, dict[str, Weights])
 assert_type(gradclip.clip(grads[0], rule).grads, Weights)
@@ -41,7 +41,7 @@ pairs: list[tuple[str, Weights]] = [("w", grads[0])]
 assert_type(gradclip.ClipGradByGlobalNorm(1.0)(pairs), list[tuple[str, Weights]])
 
 monitor = gradclip.Monitor(every=10, each=5)
-assert_type(monitor.update(gradclip.clip(grads, rule)), gradclip.ClipResult[list[Weights]])
+assert_type(monitor.update(gradclip.clip(grads, rule)), gradclip.ClipResult[list[Weights], np.floating[Any]])
 report: dict[str, Any] = monitor.report()
 adaptive = gradclip.Adaptive(gradclip.limits.autoclip())
 step = gradclip.Step(dialects.keras.clipnorm(adaptive), monitor)
@@ -50,3 +50,11 @@ assert_type(step.update(grads, state)[0].grads, list[Weights])
 groups = [gradclip.Group(rule, "encoder.*"), gradclip.Group(dialects.optax.clip(0.5), ["head", "bias"])]
 gradclip.clip({"encoder.w": grads[0], "head": grads[1]}, groups)
 gradclip.norms_by_name(grads)
+
+
+def bare(grads: list[np.ndarray]) -> list[np.ndarray]:
+    return gradclip.clip(grads, rule).grads
+
+
+def total(grads: list[np.ndarray]) -> np.floating[Any]:
+    return gradclip.clip(grads, rule).norm

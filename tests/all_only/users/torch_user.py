@@ -1,5 +1,6 @@
 """What a user of PyTorch writes."""
 
+from collections.abc import Iterable
 from typing import assert_type
 
 import torch
@@ -37,8 +38,8 @@ linear = nn.Linear(2, 1)
 assert_type(gradclip.clip_grad_norm_(linear.weight, 1.0), Tensor)
 assert_type(gradclip.clip_grad_norm_(linear.named_parameters(), 1.0), Tensor)
 assert_type(gradclip.clip_grad_norm_(dict(linear.named_parameters()), 1.0), Tensor)
-assert_type(gradclip.clip_(linear.parameters(), rule).grads, list[Tensor])
-assert_type(gradclip.clip_(linear.named_parameters(), rule).grads, dict[str, Tensor])
+assert_type(gradclip.clip_(linear.parameters(), rule).grads, list[Tensor | None])
+assert_type(gradclip.clip_(linear.named_parameters(), rule).grads, dict[str, Tensor | None])
 assert_type(gradclip.clip(torch.ones(2), rule).grads, Tensor)
 assert_type(gradclip.clip([torch.ones(2)], rule).grads, list[Tensor])
 assert_type(gradclip.clip_by_norm(torch.ones(2), 1.0), Tensor)
@@ -49,4 +50,19 @@ handle = optimizer.register_step_pre_hook(hook)
 if hook.last is not None:
     print(float(hook.last.norm))
 handle.remove()
-assert_type(gradclip.clipped(optimizer, rule, monitor=monitor, patience=3), torch.optim.SGD)
+optimizer = gradclip.clipped(optimizer, rule, monitor=monitor, patience=3)
+sgd: torch.optim.SGD = gradclip.clipped(torch.optim.SGD(linear.parameters()), rule)
+slotted = gradclip.clipped(torch.optim.SGD(model.parameters()), rule)
+print(f"norm before: {slotted.gradclip.last.norm:.3f}", slotted.param_groups[0]["lr"])
+
+
+def clipped_list(grads: list[Tensor]) -> list[Tensor]:
+    return gradclip.clip(grads, rule).grads
+
+
+def norm_of(grads: dict[str, Tensor]) -> Tensor:
+    return gradclip.clip(grads, rule).norm
+
+
+def of_any(parameters: Iterable[Tensor]) -> Tensor:
+    return gradclip.clip_grad_norm_(parameters, 1.0)
