@@ -9,7 +9,10 @@ pytestmark = pytest.mark.needs("trains")
 #: framework -> the least numbers of right programs and of programs with mistakes
 LEAST = {"torch": (6, 16), "tensorflow": (5, 7), "paddle": (5, 8), "jax": (4, 3), "keras": (1, 1)}
 
-SEVERAL = ("counted_critic", "right_in_backward", "right_two_optimizers")  #: programs in which a batch has several steps
+SEVERAL = (
+    *("after_hooks", "counted_critic", "one_pass", "right_generator_only", "right_in_backward", "right_two_optimizers"),
+    *("right_by_hand_not_reached", "right_unused"),
+)  #: programs in which a batch has several steps
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -359,4 +359,5 @@ def _record(
         recorder.add(clip)
     shown = [f"{link.name} {before:.3g} → {after:.3g}" for (link, _), (before, after) in zip(links, norms, strict=True)]
     name = links[0][0].name if len(links) == 1 else "the chain"
-    recorder.add(Step(where=where, params=params, name=name, links=" · ".join(shown), optimizer=key, total=1))
+    whole = () if not norms or any(part for _, part in links) else ((key, norms[0][0]),)  # before the first link
+    recorder.add(Step(where=where, params=params, name=name, links=" · ".join(shown), optimizer=key, total=1, norms=whole))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,9 +12,9 @@ import numpy as np
 import paddle
 
 from gradclip.backends.paddle import versions
-from gradclip.doctor.events import Params
-from gradclip.doctor.places import place
-from gradclip.doctor.recorder import Recorder
+from gradclip.doctor.events import Params, Unwatched
+from gradclip.doctor.places import NOWHERE, Place, place
+from gradclip.doctor.recorder import EnoughSteps, Recorder
 from gradclip.doctor.watch import Request, Watch
 
 __all__ = ["PaddleWatch", "start"]
@@ -36,6 +38,9 @@ class PaddleWatch(Watch):
 
     def is_param(self, x: Any) -> bool:
         return isinstance(x, paddle.Tensor) and x.is_leaf and not x.stop_gradient
+
+    def is_exempt(self, param: Any) -> bool:
+        return not getattr(param, "need_clip", True)
 
     def is_traced(self) -> bool:
         return not paddle.in_dynamic_mode()
@@ -66,9 +71,12 @@ def start(recorder: Recorder) -> None:
     _passes(recorder, watch)
     _steps(recorder, watch)
     _scalers(recorder, watch)
+    _hooks(recorder, watch)
 
     def close() -> None:
         watch.lines.stop()
+        with contextlib.suppress(EnoughSteps):
+            watch.step_by_hand(NOWHERE)
         watch.name(frozenset(watch.known))
 
     recorder.closers.append(close)
@@ -154,6 +162,8 @@ def _passes(recorder: Recorder, watch: PaddleWatch) -> None:
         def watched(*args: Any, **options: Any) -> Any:
             if _is_off(recorder) or watch.in_backward:
                 return original(*args, **options)
+            with recorder.quietly():
+                watch.learn_from_a_pass(_of_models)
             scale, watch.here.scale = watch.here.scale, 1.0
             return watch.backward(lambda: original(*args, **options), scale=scale)
 
@@ -161,6 +171,40 @@ def _passes(recorder: Recorder, watch: PaddleWatch) -> None:
 
     recorder.replace(paddle.Tensor, "backward", backward)
     recorder.replace(paddle.autograd, "backward", backward)
+
+
+def _of_models() -> list[Any]:
+    """The parameters of all models."""
+    models = [x for x in gc.get_objects() if issubclass(type(x), paddle.nn.Layer)]
+    return [x for model in models for x in model.parameters()]
+
+
+def _hooks(recorder: Recorder, watch: PaddleWatch) -> None:
+    """Name the hooks that change a parameter's gradient during the backward pass: they may clip it."""
+
+    def changing(where: Place) -> Callable[..., Any]:
+        event = Unwatched(where=where, what="what a hook does to a gradient", hides_clips=True)
+
+        def make(hook: Callable[..., Any]) -> Callable[..., Any]:
+            def run(grad: Any) -> Any:
+                result = hook(grad)
+                if result is not None and event not in recorder.events:
+                    recorder.add(event)
+                return result
+
+            return run
+
+        return make
+
+    def register(original: Callable[..., Any]) -> Callable[..., Any]:
+        def register_hook(self: Any, hook: Callable[..., Any]) -> Any:
+            if _is_off(recorder) or not watch.is_param(self):
+                return original(self, hook)
+            return original(self, recorder.guard.around(hook, changing(place("paddle"))))
+
+        return register_hook
+
+    recorder.replace(paddle.Tensor, "register_hook", register)
 
 
 def _steps(recorder: Recorder, watch: PaddleWatch) -> None:

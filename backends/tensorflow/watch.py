@@ -28,6 +28,9 @@ class TensorFlowWatch(Functional):
         values = np.asarray(tf.cast(tf.convert_to_tensor(x), tf.float64))
         return float(np.linalg.norm(values.ravel(), order)) if values.size else 0.0
 
+    def has_equal_rows(self, x: Any) -> bool:
+        return isinstance(x, tf.IndexedSlices) and np.unique(x.indices).size < np.size(x.indices)
+
     def is_traced(self) -> bool:
         return not tf.executing_eagerly()
 
@@ -44,6 +47,7 @@ class TensorFlowWatch(Functional):
                 found = [(grad, x) for grad, x in pairs if grad is not None and hasattr(x, "assign")]  # others are not trained
                 self.recorder.names.update({key_of(x): str(getattr(x, "path", "") or x.name) for _, x in found})
                 self.backward([(grad, key_of(x)) for grad, x in found])
+                self.weights([(x, key_of(x)) for _, x in found])
             return result
 
         return watched

@@ -16,10 +16,10 @@ import torch
 
 from gradclip.backends.torch import step as slot
 from gradclip.backends.torch import versions, watch_steps
-from gradclip.backends.torch.watch_tensors import TorchWatch, leaves
+from gradclip.backends.torch.watch_tensors import TorchWatch, leaves, made_by
 from gradclip.doctor.events import Clip, Unwatched
-from gradclip.doctor.places import Place, place
-from gradclip.doctor.recorder import Recorder
+from gradclip.doctor.places import NOWHERE, Place, place
+from gradclip.doctor.recorder import EnoughSteps, Recorder
 from gradclip.doctor.watch import Request, as_number
 from gradclip.dropins.torch import clip_grad_norm_ as own_clip
 
@@ -46,6 +46,8 @@ def start(recorder: Recorder) -> None:
 
 def _close(recorder: Recorder, watch: TorchWatch) -> None:
     watch.lines.stop()
+    with contextlib.suppress(EnoughSteps):
+        watch.step_by_hand(NOWHERE)
     watch.name(frozenset(watch.known))
     _compare(recorder)
 
@@ -117,8 +119,10 @@ def _passes(recorder: Recorder, watch: TorchWatch) -> None:
             if torch.compiler.is_compiling() or recorder.is_quiet:
                 return original(*args, **options)
             _watch_sharded(recorder, watch)
-            scale, watch.here.scale = watch.here.scale, 1.0
             roots = args[0] if args else options.get("tensors", ())
+            with recorder.quietly():
+                watch.learn_from_a_pass(lambda: made_by(roots) or ())
+            scale, watch.here.scale = watch.here.scale, 1.0
             return watch.backward(lambda: original(*args, **options), roots, is_local=local.many > 0, scale=scale)
 
         return watched

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.seen import total
 from gradclip.doctor.watch import Watch
 
-__all__ = ["TorchWatch", "leaves"]
+__all__ = ["TorchWatch", "leaves", "made_by"]
 
 _PART = 65_536  #: elements that are made float64 at once: they stay in the cache
 
@@ -39,15 +39,8 @@ class TorchWatch(Watch):
         return isinstance(x, torch.Tensor) and x.is_leaf and x.requires_grad
 
     def reached(self, roots: Any) -> Params | None:
-        waiting = [x.grad_fn for x in ([roots] if isinstance(roots, torch.Tensor) else roots) if x.grad_fn is not None]
-        done, found = set(waiting), set()
-        while waiting:
-            node = waiting.pop()
-            found.add(id(getattr(node, "variable", None)))
-            after = {x for x, _ in node.next_functions if x is not None} - done
-            done |= after
-            waiting += after
-        return frozenset(found)
+        made = made_by(roots)
+        return None if made is None else frozenset(map(id, made))
 
     def is_traced(self) -> bool:
         return bool(torch.compiler.is_compiling())
@@ -92,6 +85,22 @@ def _norm(x: torch.Tensor, order: float, full: bool) -> float:
     wide = torch.complex128 if x.is_complex() else torch.float64
     parts = x.reshape(-1).split(_PART)
     return total(torch.stack([torch.linalg.vector_norm(part.to(wide), order) for part in parts]).tolist(), order)
+
+
+def made_by(roots: Any) -> list[Any] | None:
+    """The parameters whose gradients a backward pass from these tensors makes; None for an iterator."""
+    if isinstance(roots, Iterator):
+        return None
+    edges = [roots] if isinstance(roots, torch.Tensor) or hasattr(roots, "node") else roots
+    waiting = [getattr(x, "node", None) or x.grad_fn for x in edges if hasattr(x, "node") or x.grad_fn is not None]
+    done, found = set(waiting), []
+    while waiting:
+        node = waiting.pop()
+        found.append(getattr(node, "variable", None))
+        after = {x for x, _ in node.next_functions if x is not None} - done
+        done |= after
+        waiting += after
+    return [x for x in found if x is not None]
 
 
 def leaves(copies: list[Any]) -> list[Any]:

@@ -75,8 +75,18 @@ def _code(code: str) -> tuple[str, dict[str, Any]]:
     known = CODES.get(code) or KINDS.get(code)
     if known is None:
         raise CallError("No such code.", code, "`gradclip explain G` lists them all.")
+    ways = {} if isinstance(known, Code) else {framework: known.advice_in(framework) for framework in known.ways}
     lines = [f"{code}  {known.title}", "", known.reason, *([f"What to do: {known.advice}"] if known.advice else [])]
-    document = {"code": code, "title": known.title, "reason": known.reason, "advice": known.advice, "more": more(code)}
+    lines += (f"  {framework}: {text}" for framework, text in ways.items())
+    document: dict[str, Any] = {
+        "code": code,
+        "title": known.title,
+        "reason": known.reason,
+        "advice": known.advice,
+        "more": more(code),
+    }
+    if ways:
+        document["ways"] = ways
     page = known.page() if isinstance(known, Code) else CODES[known.lint].page() if known.lint else ""
     if page:
         lines += ["", page.partition("\n\n")[2].rstrip()]  # without its title

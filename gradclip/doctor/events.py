@@ -7,9 +7,24 @@ from dataclasses import dataclass
 
 from gradclip.doctor.places import NOWHERE, Place
 
-__all__ = ["NO_PARAMS", "Backward", "Clip", "Event", "Params", "Skip", "Step", "Unscale", "Unwatched", "Write", "Zero"]
+__all__ = [
+    "NO_PARAMS",
+    "Backward",
+    "Clip",
+    "Event",
+    "Norms",
+    "Params",
+    "Read",
+    "Skip",
+    "Step",
+    "Unscale",
+    "Unwatched",
+    "Write",
+    "Zero",
+]
 
 Params = frozenset[int]
+Norms = tuple[tuple[int, float], ...]  #: of gradients, by the parameter
 NO_PARAMS: Params = frozenset()
 
 
@@ -27,6 +42,8 @@ class Backward(Event):
 
     is_local: bool = False  #: inside no_sync: the processes exchanged nothing
     scale: float = 1.0  #: of the loss
+    added: Params = NO_PARAMS  #: those to whose gradients it added what a step had taken before
+    broken: Params = NO_PARAMS  #: those whose gradients are not finite after it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +76,7 @@ class Clip(Event):
     is_each: bool = False  #: a norm for each gradient: the norms are the largest of these
     without: Params = NO_PARAMS  #: the parameters without a gradient
     is_iterator: bool = False  #: it was called with an iterator
+    has_equal_rows: bool = False  #: a sparse gradient has several rows of one index
     returned: float = math.nan  #: the norm that it returned
     before: float = math.nan  #: the exact norms, in float64
     after: float = math.nan
@@ -85,14 +103,28 @@ class Step(Event):
 
     name: str = ""
     optimizer: int = 0
-    total: int = 0  #: all its parameters
+    total: int = 0  #: the number of all its parameters
+    owns: Params = NO_PARAMS  #: these, as far as they are known
     seconds: float = math.nan  #: since the step before, without the watch's own time
     links: str = ""  #: of an optax chain, whose parameters are one tree: what each link did
+    norms: Norms = ()  #: of the gradients that it took
+    exempt: Params = NO_PARAMS  #: parameters that the script has marked as not to be clipped
+    is_within: bool = False  #: a hook made it, during a backward pass
+
+    @property
+    def norm(self) -> float:
+        """Over all gradients that it took; NaN if it is not known."""
+        return math.hypot(*(n for _, n in self.norms)) if self.norms else math.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip(Step):
     """A step that a GradScaler left out, since a gradient was not finite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read(Event):
+    """Code of the script reads gradients and compares: it may be a clip by hand whose limit no norm has reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Event, Params, Skip, Step, Unscale, Unwatched, Write
+from gradclip.doctor import hand
+from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Event, Norms, Params, Read, Skip, Step, Unscale, Unwatched, Write
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.seen import total
@@ -17,6 +18,7 @@ from gradclip.doctor.watch import Request, returned
 
 __all__ = ["Functional"]
 
+Pairs = Sequence[tuple[Any, int]]
 _SAME = 1e-6  #: the relative difference of the norms of one gradient, which a cast or a copy may make
 _MOST = 1000  #: clips that wait for a step, and gradients: a script may compute some that no optimizer takes
 
@@ -40,6 +42,7 @@ class _InThread(threading.local):
         self.taken: Params = NO_PARAMS
         self.own: Request | None = None  #: the clip of the optimizer that steps now
         self.steps = 0
+        self.weights: dict[int, tuple[Any, float]] = {}  #: the variables and their norms after the last pass
 
 
 class Functional:
@@ -54,6 +57,8 @@ class Functional:
         self._latest: dict[int, Any] = {}  # by the variable: the last of these
         self._pending: list[_Pending] = []
         self._seen: set[Place] = set()
+        self.has_optimizer = False  #: in any thread: one may make the gradients, and another step
+        self._searched: set[Place] = set()  # the lines of steps
 
     # ---- supplied by the framework ----
 
@@ -63,6 +68,10 @@ class Functional:
 
     def is_traced(self) -> bool:
         """Whether the framework traces the code now."""
+        return False
+
+    def has_equal_rows(self, x: Any) -> bool:
+        """Whether a sparse gradient has several rows of one index."""
         return False
 
     def native(self, limit: Any, order: float) -> Any:
@@ -75,8 +84,25 @@ class Functional:
         """Record that a pass has made these gradients of these variables."""
         scale, self.here.scale = self.here.scale, 1.0
         with self.recorder.quietly():
+            self._step_by_hand()
             self._know(pairs)
         self.recorder.add(Backward(where=place(self.framework), params=frozenset(key for _, key in pairs), scale=scale))
+
+    def weights(self, variables: Sequence[tuple[Any, int]]) -> None:
+        """Keep the norms of the variables that a pass has made gradients of, as long as no optimizer has stepped."""
+        with self.recorder.quietly():
+            self.here.weights = {} if self.has_optimizer else {key: (x, self.norm(x, 2.0)) for x, key in variables}
+
+    def _step_by_hand(self) -> None:
+        """Record that the script itself has changed its variables since the last pass, where no optimizer is."""
+        weights, self.here.weights = {} if self.has_optimizer else self.here.weights, {}
+        changed = [key for key, (x, norm) in weights.items() if self.norm(x, 2.0) != norm]
+        present = [(self._latest[key], key) for key in changed if key in self._latest]
+        if present:
+            norms = tuple((key, self.norm(grad, 2.0)) for grad, key in present)
+            self._close(present)
+            self.here.taken = frozenset(key for _, key in present)
+            self._add_step(Step, "the script", None, present, norms)
 
     def _know(self, pairs: Sequence[tuple[Any, int]]) -> None:
         if len(self._grads) > _MOST:
@@ -117,6 +143,7 @@ class Functional:
             request.event(where, NO_PARAMS, before, after),
             returned=returned(result.norm if hasattr(result, "norm") else result),
             culprits=tuple(f"gradient {i}" for i, n in enumerate(before) if not math.isfinite(n)),
+            has_equal_rows=any(map(self.has_equal_rows, tensors[0])),
             seconds=seconds,
         )
 
@@ -143,7 +170,9 @@ class Functional:
         present = [(grad, key) for grad, key in pairs if grad is not None]
         with recorder.quietly():
             self._close(present)
+            norms = tuple((key, self.norm(grad, 2.0)) for grad, key in present)
             self.here.taken, self.here.own = frozenset(key for _, key in present), own
+            self.has_optimizer = True
             if own is not None:
                 self._clip_inside(own, present)
         recorder.stepping = self
@@ -152,14 +181,14 @@ class Functional:
         finally:
             recorder.stepping, self.here.own = None, None
         self.here.steps += 1
-        self._add_step(Step, name, optimizer, len(pairs))
+        self._add_step(Step, name, optimizer, pairs, norms)
         return result
 
-    def _add_step(self, kind: type[Step], name: str, optimizer: Any, total: int) -> None:
-        seconds = self.recorder.since_the_last_step()
+    def _add_step(self, kind: type[Step], name: str, optimizer: Any, pairs: Pairs, norms: Norms = ()) -> None:
+        seconds, owns = self.recorder.since_the_last_step(), frozenset(key for _, key in pairs)
         event = kind(where=place(self.framework), params=self.here.taken, name=name, optimizer=id(optimizer))
         self.here.taken = NO_PARAMS
-        self.recorder.add(replace(event, total=total, seconds=seconds))
+        self.recorder.add(replace(event, total=len(pairs), owns=owns, norms=norms, seconds=seconds))
 
     def unscale(self, call: Callable[[], Any], name: str, optimizer: Any, pairs: Sequence[tuple[Any, int]]) -> Any:
         """Record that an optimizer divides gradients by the scale of the loss, and steps if they are finite.
@@ -178,7 +207,7 @@ class Functional:
         result = call()
         if self.here.steps == steps and not self.is_traced():
             self.here.taken = taken
-            self._add_step(Skip, name, optimizer, len(pairs))
+            self._add_step(Skip, name, optimizer, pairs)
         return result
 
     def _clip_inside(self, own: Request, present: Sequence[tuple[Any, int]]) -> None:
@@ -217,8 +246,22 @@ class Functional:
             before, after = (total([norms[i] for norms in changed.values()], 2.0) for i in (0, 1))
             event = Write(where=place(self.framework), params=frozenset(changed), is_late=True, before=before, after=after)
             self.recorder.add(event)
+        self._look_for_a_hand(is_passed_on=len(written) > len(changed))
         for key in params:
             self._latest.pop(key, None)
+
+    def _look_for_a_hand(self, *, is_passed_on: bool) -> None:
+        """Record, once for each line of a step, the code around it that may clip by hand.
+
+        Args:
+            is_passed_on: whether the script has made gradients anew that are the same.
+        """
+        where = place(self.framework)
+        if where not in self._searched:
+            found = where if is_passed_on else hand.reading(hand.HELD | hand.VALUES)
+            if found is not None:
+                self.recorder.add(Read(where=found))
+            self._searched.add(where)
 
     def _written(self, present: Sequence[tuple[Any, int]]) -> dict[int, tuple[float, float]]:
         """The variables whose gradients neither a pass nor a clip has made, with the norms before and after."""

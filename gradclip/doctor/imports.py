@@ -7,7 +7,6 @@ import importlib
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from importlib import machinery
 from types import ModuleType
 from typing import Any
 
@@ -32,25 +31,17 @@ class _Finder:
 
     def __init__(self, guard: Guard, loaded: Callable[[str], None]) -> None:
         self._guard, self._loaded = guard, loaded
-        self.find_spec = guard.around(self._of_others, self._watched)
+        self.find_spec = guard.beside(self._find)  # after a fault the others find the module
 
-    def _of_others(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> machinery.ModuleSpec | None:
+    def _find(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
         if name not in WATCHES:
             return None
         others = [finder for finder in sys.meta_path if finder is not self]
-        return next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
-
-    def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
-            spec = original(name, path, target)
-            loader: Any = spec and spec.loader
-            if loader is not None and hasattr(loader, "exec_module"):
-                loader.exec_module = self._guard.around(loader.exec_module, functools.partial(self._executing, name, loader))
-            return spec
-
-        return find_spec
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        loader: Any = spec and spec.loader
+        if loader is not None and hasattr(loader, "exec_module"):
+            loader.exec_module = self._guard.around(loader.exec_module, functools.partial(self._executing, name, loader))
+        return spec
 
     def _executing(self, name: str, loader: Any, original: Callable[..., Any]) -> Callable[..., Any]:
         def exec_module(module: ModuleType) -> None:

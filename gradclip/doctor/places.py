@@ -6,7 +6,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import FrameType
 
@@ -25,6 +25,7 @@ class Place:
     file: str
     line: int
     through: str = ""  #: the top-level module between this line and the framework: "transformers"
+    framework: str = field(default="", compare=False)  #: whose function it called
 
     def __str__(self) -> str:
         if not self.file:
@@ -55,16 +56,16 @@ def is_user(file: str) -> bool:
 def place(framework: str) -> Place:
     """The line of the user's code that is running; the framework's own frames are not worth a mention."""
     frame: FrameType | None = sys._getframe(1)
-    through = ""
+    through, called = "", "jax" if framework == "optax" else framework
     while frame is not None and not is_user(frame.f_code.co_filename):
         if _GENERATED in frame.f_code.co_filename:
             source = next(filter(None, (of(frame) for of in SOURCES)), None)
             if source is not None and is_user(source[0]):
-                return Place(*source, through)
+                return Place(*source, through, called)
         root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if root not in (framework, "keras", "gradclip", "contextlib", "functools", "threading", "") and any(
             part in frame.f_code.co_filename for part in _INSTALLED
         ):
             through = root
         frame = frame.f_back
-    return NOWHERE if frame is None else Place(frame.f_code.co_filename, frame.f_lineno, through)
+    return NOWHERE if frame is None else Place(frame.f_code.co_filename, frame.f_lineno, through, called)

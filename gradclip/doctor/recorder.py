@@ -13,12 +13,13 @@ from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from gradclip.doctor import threads
-from gradclip.doctor.events import Event, Skip, Step
+from gradclip.doctor.events import Clip, Event, Params, Skip, Step, Zero
 from gradclip.doctor.guard import Guard, Make
 from gradclip.doctor.places import Place
 
 __all__ = ["EnoughSteps", "Recorder"]
 
+_TRIES = 30  #: steps in a row that are skipped, at least: a loss scaler halves its scale in half as many from 2 ** 16 to 1
 _WAIT = 60.0  #: seconds for the books: longer than any look at gradients
 
 
@@ -63,6 +64,7 @@ class Recorder:
         self.closers: list[Callable[[], None]] = []  #: called before the report
         self.last: list[Callable[[], None]] = []  #: called after the report
         self._steps: Counter[int] = Counter()
+        self._tries: Counter[tuple[Place, Params]] = Counter()  # of gradients that stay not finite
         self._undo: list[Callable[[], None]] = []
 
     @property
@@ -70,31 +72,46 @@ class Recorder:
         """The most steps that an optimizer made."""
         return max(self._steps.values(), default=0)
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether no step comes any more: a gradient stays not finite, and each step is skipped for it."""
+        return max(self._tries.values(), default=0) >= max(self.steps, _TRIES)
+
+    def _is_enough(self) -> bool:
+        return self.done >= self.steps or self.is_stuck
+
     def add(self, event: Event) -> None:
         """Record an event; a step may be the last one.
 
         Raises:
-            EnoughSteps: after the last step, and at each event after it.
+            EnoughSteps: after the last step, or where no step comes any more, and at each event after it.
         """
         if self.guard.is_off:
             return
         with self._adding:
-            if self.done < self.steps:
+            if not self._is_enough():
                 self.events.append(event)
                 if isinstance(event, Step):
                     self._steps[event.optimizer] += not isinstance(event, Skip)
                     self.progress(self.done)
-            is_over = self.done >= self.steps
+                self._count_tries(event)
+            is_over = self._is_enough()
             self._idents.add(threading.get_ident())
         if is_over:
             if threading.get_ident() != threading.main_thread().ident and threads.is_of_python(threading.get_ident()):
                 self.interrupt()  # the main thread may wait for this one
             raise EnoughSteps
 
+    def _count_tries(self, event: Event) -> None:
+        if isinstance(event, Skip) or (isinstance(event, Clip) and event.culprits):
+            self._tries[event.where, event.params] += 1
+        elif isinstance(event, (Step, Zero)):
+            self._tries.clear()
+
     def put(self, old: Event, new: Event) -> None:
-        """Put an event in the place of its earlier form."""
+        """Put an event in the place of its earlier form, if that was recorded."""
         with self._adding:
-            self.events[list(map(id, self.events)).index(id(old))] = new
+            self.events[:] = [new if x is old else x for x in self.events]
 
     def drop(self, gone: Container[int]) -> None:
         """Remove the events with these ids."""
@@ -159,10 +176,10 @@ class Recorder:
                 threads.interrupt()
 
     def is_over(self) -> bool:
-        """Whether there were enough steps. The main thread asks when it has left the script; then nothing interrupts it."""
+        """Whether the script has to end. The main thread asks when it has left the script; then nothing interrupts it."""
         with self._adding:
             self._to_interrupt = False
-        return self.done >= self.steps
+        return self._is_enough()
 
     def end_threads(self, is_stopped: bool) -> None:
         """Let the script's threads end too, at their next event, if the doctor has ended the script."""

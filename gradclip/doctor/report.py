@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gradclip.doctor.events import Clip, Step, Unwatched
-from gradclip.doctor.findings import Finding, findings
+from gradclip.doctor.findings import Diagnosis, Finding, diagnosis
+from gradclip.doctor.hints import hint
 from gradclip.doctor.places import Place
 from gradclip.doctor.program import Ended
 from gradclip.doctor.recorder import Recorder
@@ -29,6 +30,7 @@ _HOW = {
     "failed": "The script failed",
     "interrupted": "The script was interrupted",
 }
+_STUCK = "Stopped, since each step is skipped"
 _SHOWN = 6  #: steps that a finding names
 
 
@@ -48,12 +50,16 @@ class Report:
 
     ended: Ended
     recorder: Recorder
-    found: list[Finding] = field(init=False)
+    diagnosis: Diagnosis = field(init=False)
     rounds: list[Round] = field(init=False)
 
     def __post_init__(self) -> None:
         self.rounds = rounds(self.recorder.events)
-        self.found = findings(self.recorder.events, self.recorder.names, self.recorder.ranks)
+        self.diagnosis = diagnosis(self.recorder.events, self.recorder.names, self.recorder.ranks)
+
+    @property
+    def found(self) -> list[Finding]:
+        return self.diagnosis.findings
 
     @property
     def clips(self) -> list[Clip]:
@@ -62,6 +68,11 @@ class Report:
     @property
     def unwatched(self) -> list[Unwatched]:
         return list(dict.fromkeys(x for x in self.recorder.events if isinstance(x, Unwatched)))
+
+    @property
+    def hint(self) -> str:
+        """What to do about the error that ended the script."""
+        return hint(self.ended.said) if self.ended.is_failure else ""
 
     @property
     def status(self) -> int:
@@ -94,6 +105,8 @@ class Report:
     def _lines(self) -> Iterator[str]:
         counts = {"step": len(self.rounds), "clip": len(self.clips), "finding": len(self.found)}
         yield f"{self._how()}: {', '.join(_count(count, noun) for noun, count in counts.items())}"
+        if self.hint:
+            yield f"Hint: {self.hint}"
         if (one := self.shown_round()) is not None:
             yield from ("", timeline(one))
         for finding in self.found:
@@ -102,6 +115,7 @@ class Report:
             *self._fault(),
             *self._eagerly(),
             *self._times(),
+            *self.diagnosis.notes,
             *(f"Not watched: {x.what} ({x.where})." for x in self.unwatched),
         ]
         if not self.rounds and not self.ended.is_failure and self.recorder.guard.fault is None:
@@ -111,7 +125,8 @@ class Report:
 
     def _how(self) -> str:
         said = f" ({self.ended.said.splitlines()[0]})" if self.ended.said else ""
-        return _HOW[self.ended.how] + said
+        is_stuck = self.ended.how == "stopped" and self.recorder.is_stuck
+        return (_STUCK if is_stuck else _HOW[self.ended.how]) + said
 
     def _fault(self) -> Iterator[str]:
         fault = self.recorder.guard.fault
@@ -130,7 +145,7 @@ class Report:
             return "The script imported no framework that the doctor knows: torch, paddle, tensorflow, keras, optax."
         named = ", ".join(self.recorder.frameworks)
         what = f"No optimizer made a step that could be watched ({named})"
-        return f"{what}: a compiled step cannot be, nor can another process."
+        return f"{what}: a compiled step cannot be, nor another process, nor on JAX a step without optax."
 
     def _times(self) -> Iterator[str]:
         shares = self.shares
@@ -149,6 +164,7 @@ class Report:
             "schema": SCHEMA,
             "ended": self.ended.how,
             "said": self.ended.said,
+            "hint": self.hint or None,
             "frameworks": self.recorder.frameworks,
             "steps": len(self.rounds),
             "findings": [_as_json(finding) for finding in self.found],
@@ -157,6 +173,7 @@ class Report:
             "timeline": None if one is None else timeline(one),
             "timelines": [timeline(x) for x in self.rounds],
             "norms": [{"before": x.before, "returned": x.returned, "after": x.after, "limit": x.limit} for x in self.clips],
+            "notes": self.diagnosis.notes,
             "unwatched": [{"what": x.what, **_place(x.where)} for x in self.unwatched],
             "seconds": None
             if shares is None
@@ -185,7 +202,8 @@ def _finding_lines(finding: Finding) -> Sequence[str]:
     kind, steps = finding.kind, finding.steps
     when = "" if not steps else f" ({'steps' if len(steps) > 1 else 'step'} {_numbers(steps)})"
     lines = [f"{kind.code} {finding.where}: {kind.title}{when}", f"  {finding.text}.", f"  {kind.reason}"]
-    lines.append(f"  What to do: {kind.advice}")
+    lines += (f"    {line}" for line in finding.first.picture)
+    lines.append(f"  What to do: {finding.to_do}")
     if finding.advice:
         lines.append(f"  {finding.advice}")
     if kind.lint:
@@ -210,7 +228,7 @@ def _as_json(finding: Finding) -> dict[str, Any]:
         "text": finding.text,
         "steps": list(finding.steps),
         "reason": kind.reason,
-        "advice": " ".join(filter(None, (kind.advice, finding.advice))),
+        "advice": " ".join(filter(None, (finding.to_do, finding.advice))),
         "lint": kind.lint or None,
     }
 

@@ -48,6 +48,18 @@ class Round:
         after = (x for x in self.events[place + 1 :] if isinstance(x, (Backward, Zero)))
         return not any(x.params & params & self.step.params for x in after)
 
+    def has_pass_after(self, clip: Clip) -> bool:
+        """Whether a backward pass wrote gradients of a clip after it."""
+        place = next(i for i, x in enumerate(self.events) if x is clip)
+        return any(isinstance(x, Backward) and x.params & clip.params for x in self.events[place + 1 :])
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the step changed nothing: all gradients that it took were 0, as far as that is known."""
+        moved = self.step.params - {key for key, norm in self.step.norms if norm == 0}
+        by_a_clip = any(clip.after == 0 for clip in self.clips)  # by a limit of 0: a mistake of its own
+        return bool(self.step.total) and not (self.is_skipped or self.step.links or moved or by_a_clip)
+
     @cached_property
     def written(self) -> list[Write]:
         """What wrote gradients after the last backward pass."""

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Params, Skip, Step, Unscale, Write, Zero
+from gradclip.doctor.by_hand import ByHand
+from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Norms, Params, Skip, Step, Unscale, Write, Zero
 from gradclip.doctor.lines import Lines
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import Recorder
-from gradclip.doctor.seen import Seen, total
+from gradclip.doctor.seen import total
 
 __all__ = ["Request", "Watch", "as_number", "returned"]
 
@@ -84,10 +85,11 @@ class _InThread(threading.local):
         self.scale = 1.0
         self.stepped = 0
         self.present = NO_PARAMS
+        self.norms: Norms = ()
         self.steps: list[Any] = []
 
 
-class Watch(Seen):
+class Watch(ByHand):
     """Records what happens to the gradients of parameters."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -97,8 +99,8 @@ class Watch(Seen):
         self._made: dict[int, Made] = {}  # by the id of the new gradient
         self._timed: dict[Place, int] = {}
         #: of this thread: whether it is inside a scaler's step, which divides the gradients before the optimizer's; the scale
-        #: of the loss that a scaler has just scaled; how many steps there were; the parameters with a gradient before the step;
-        #: the steps that are open: a class's step may call its base's
+        #: of the loss that a scaler has just scaled; how many steps there were; the parameters with a gradient before the step,
+        #: and the norms of these; the steps that are open: a class's step may call its base's
         self.here = _InThread(self)
 
     @property
@@ -119,6 +121,8 @@ class Watch(Seen):
             self.settle(written)
             self.recorder.add(Backward(where=self.hands.pass_place, params=written))
             return
+        if written or gone:
+            self.step_by_hand(where)
         written = self._take_made(written)
         if gone:
             self.settle(gone)
@@ -142,7 +146,7 @@ class Watch(Seen):
         self.settle(taken)
         return written - taken
 
-    def _close_made(self, stepped: Params) -> None:
+    def close_made(self, stepped: Params) -> None:
         """Say of this thread's clips that returned new gradients which parameters took these."""
         here = self.hands.thread()
         mine = {key: made for key, made in self._made.items() if made.thread == here}
@@ -155,6 +159,8 @@ class Watch(Seen):
     def after_a_line(self, last: Place) -> bool:
         with self.recorder.quietly():
             closely = self.is_close or self.size() <= _SMALL
+            if closely:
+                self.look_for_a_step(last)
             is_changed = any(self.changed(self.hands.mine(self.known), closely=closely))
             if is_changed:
                 self.flush(last, closely=closely, is_late=False)
@@ -170,10 +176,13 @@ class Watch(Seen):
     def backward(self, call: Callable[[], Any], roots: Any = (), *, is_local: bool = False, scale: float = 1.0) -> Any:
         """Record a backward pass, from these tensors."""
         where = place(self.framework)
+        added: Params = NO_PARAMS
         with self.recorder.quietly():
             self.lines.stop()
             if not self.in_backward:
                 self.flush(where)
+                self.step_by_hand(where)
+                added = self.left()
             self.hands.open(where, self.reached(roots) if self.hands.are_several else None)
         try:
             result = call()
@@ -186,7 +195,10 @@ class Watch(Seen):
             written, _ = self.changed(mine, closely=not self.counts_passes)
             self.settle(mine)
             self.hands.take(written)
-            self.recorder.add(Backward(where=where, params=written, is_local=is_local, scale=scale))
+            broken = frozenset(key for key in written if not math.isfinite(self._norms.get(key, 0.0)))
+            event = Backward(where=where, params=written, is_local=is_local, scale=scale, added=added & written, broken=broken)
+            self.passed(written)
+            self.recorder.add(event)
         self.watch_lines()
         return result
 
@@ -218,7 +230,7 @@ class Watch(Seen):
         with recorder.quietly():
             new = list(made(result)) if made is not None and error is None else None
             after = self.norms(grads if new is None else new, request.order, full=True)
-            own_seconds, other_seconds = trial() if trial is not None else (seconds, math.nan)
+            own_seconds, other_seconds = trial() if trial is not None and error is None else (seconds, math.nan)
             event = replace(
                 request.event(where, params, before, after),
                 without=without,
@@ -306,6 +318,7 @@ class Watch(Seen):
             self.lines.stop()
             learned = self.learn(params)
             self.flush(where, learned)
+            self.step_by_hand(where)
             self.hands.take(learned)
         with self.recorder.hushed():
             result = call()
@@ -320,15 +333,21 @@ class Watch(Seen):
 
     def before_step(self, params: Iterable[Any]) -> Params:
         """What an optimizer is about to step; all its parameters."""
-        where = place(self.framework)
+        where, self.has_optimizer = place(self.framework), True
         with self.recorder.quietly():
             self.lines.stop()
             learned = self.learn(params)
             self.flush(where, learned, closely=True)
             self.hands.take(learned)
             self.here.present = self._with_gradients(learned)
+            self.here.norms = self.norms_of(self.here.present)
+            self.look_for_a_clip(where)
         self.recorder.stepping = self
         return learned
+
+    def is_exempt(self, param: Any) -> bool:
+        """Whether the script has marked a parameter as not to be clipped."""
+        return False
 
     def _with_gradients(self, params: Params) -> Params:
         return frozenset(key for key in params if self.grad(self.known[key]) is not None)
@@ -339,13 +358,18 @@ class Watch(Seen):
         with self.recorder.quietly():
             # a closure makes them, and a step may remove them
             stepped = (self.here.present & learned) | self._with_gradients(learned)
-            self._close_made(learned)
+            self.close_made(learned)
             self.name(learned)  # the model may be gone when the script ends
+            norms = self.here.norms if stepped <= self.here.present else self.norms_of(stepped)
+            exempt = frozenset(key for key in learned if self.is_exempt(self.known[key]))
+            if not skipped:
+                self.take_gradients(stepped)
             self.hands.release(learned)
         seconds = self.recorder.since_the_last_step()
         kind = Skip if skipped else Step
-        event = kind(where=place(self.framework), params=stepped, name=name, optimizer=optimizer)
-        self.recorder.add(replace(event, total=len(learned), seconds=seconds))
+        event = kind(where=place(self.framework), params=stepped, name=name, optimizer=optimizer, owns=learned)
+        event = replace(event, total=len(learned), seconds=seconds, norms=norms, exempt=exempt, is_within=self.in_backward)
+        self.recorder.add(event)
 
 
 def returned(result: Any) -> float:

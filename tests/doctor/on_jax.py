@@ -42,6 +42,11 @@ def alone() -> None:
     train(optax.adam(0.01))  # <- GD101
 
 
+def diverges() -> None:
+    """The learning rate is far too high, and nothing clips."""
+    train(optax.sgd(100.0))  # <- GD205
+
+
 def no_clip() -> None:
     """Nothing clips, in a compiled step."""
     train(optax.chain(optax.add_decayed_weights(0.1), optax.adam(0.01)))  # <- GD101

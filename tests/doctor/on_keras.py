@@ -8,6 +8,14 @@ import keras
 import numpy as np
 
 
+def diverges() -> None:
+    """The learning rate is far too high, and nothing clips."""
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.layers.Input([4]), keras.layers.Dense(8), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(3.0), "mse", run_eagerly=True)
+    model.fit(np.ones([48, 4]), 3 * np.ones([48, 1]), batch_size=8, epochs=1, verbose=0)  # <- GD205
+
+
 def no_clip() -> None:
     """No step is clipped."""
     keras.utils.set_random_seed(0)

@@ -114,6 +114,59 @@ def written() -> None:
         optimizer.clear_grad()
 
 
+def diverges() -> None:
+    """The learning rate is far too high, and nothing clips."""
+    model, _, loss = regression()
+    optimizer = paddle.optimizer.SGD(100.0, model.parameters())
+    for _ in range(6):
+        (loss() ** 2).backward()
+        optimizer.step()  # <- GD205
+        optimizer.clear_grad()
+
+
+def no_zero_grad() -> None:
+    """The gradients are never removed."""
+    model, optimizer, loss = regression()
+    for _ in range(6):
+        loss().backward()  # <- GD111
+        paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+def stepped_by_hand() -> None:
+    """The script steps by itself, and nothing clips."""
+    model, _, loss = regression()
+    for _ in range(7):
+        loss().backward()
+        with paddle.no_grad():
+            for parameter in model.parameters():
+                parameter.set_value(parameter - 0.01 * parameter.grad)  # <- GD101
+        model.clear_gradients()
+
+
+def zero_between() -> None:
+    """The gradients are removed between the clip and the step."""
+    model, optimizer, loss = regression()
+    for _ in range(6):
+        loss().backward()
+        paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.clear_grad()
+        optimizer.step()  # <- GD112
+
+
+def right_by_hand_not_reached() -> None:
+    """Right: a clip by hand, whose limit no norm reaches."""
+    model, optimizer, loss = regression()
+    for _ in range(6):
+        loss().backward()
+        total = paddle.add_n([(p.grad**2).sum() for p in model.parameters()]).sqrt()
+        if float(total) > 1e3:
+            for parameter in model.parameters():
+                parameter.grad.set_value(parameter.grad * (1e3 / total))
+        optimizer.step()
+        optimizer.clear_grad()
+
+
 def right_each() -> None:
     """Right: a norm for each gradient; minimize."""
     model, _, loss = regression()
@@ -136,12 +189,34 @@ def right_frozen() -> None:
         optimizer.clear_grad()
 
 
+def right_hook() -> None:
+    """Right: a hook clips each gradient."""
+    model, optimizer, loss = regression()
+    for parameter in model.parameters():
+        parameter.register_hook(lambda grad: paddle.clip(grad, -1.0, 1.0))
+    for _ in range(6):
+        loss().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+
+
 def right_loop() -> None:
     """Right: a backward pass, a clip, a step."""
     model, optimizer, loss = regression()
     for _ in range(6):
         loss().backward()
         paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.clear_grad()
+
+
+def right_need_clip() -> None:
+    """Right: a parameter is left out of the clip on purpose."""
+    model, _, loss = regression()
+    model[0].bias.need_clip = False
+    optimizer = paddle.optimizer.SGD(0.01, model.parameters(), grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0))
+    for _ in range(6):
+        loss().backward()
         optimizer.step()
         optimizer.clear_grad()
 

@@ -53,6 +53,27 @@ def dropped() -> None:
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
 
 
+def diverges() -> None:
+    """The learning rate is far too high, and nothing clips."""
+    model, x = keras.Sequential([keras.layers.Input([4]), keras.layers.Dense(8), keras.layers.Dense(1)]), tf.ones([64, 4])
+    optimizer = keras.optimizers.SGD(3.0)
+    for _ in range(6):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x) - 3.0) ** 2)
+        grads = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))  # <- GD205
+
+
+def equal_rows() -> None:
+    """The rows of one index are added up by the step, and not by the norm."""
+    table, optimizer = tf.Variable(tf.ones([4, 2])), keras.optimizers.SGD(0.1)
+    for _ in range(6):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table, [1, 1, 1, 2]) * 0.3)
+        grads, _ = tf.clip_by_global_norm(tape.gradient(loss, [table]), 1.0)  # <- GD204
+        optimizer.apply_gradients(zip(grads, [table], strict=True))
+
+
 def frozen_out() -> None:
     """The last layer is stepped and not clipped."""
     model, gradients = regression()
@@ -145,6 +166,20 @@ def right_by_hand() -> None:
         optimizer.apply_gradients(zip([x * factor for x in grads], model.trainable_variables, strict=True))
 
 
+def right_by_hand_not_reached() -> None:
+    """Right: clips by hand whose limits no norm reaches: by a coefficient, and where the norm is larger only."""
+    model, gradients = regression()
+    optimizer, other = keras.optimizers.SGD(0.01), keras.optimizers.SGD(0.01)
+    for _ in range(6):
+        grads = gradients()
+        factor = tf.minimum(1.0, 1e3 / tf.linalg.global_norm(grads))
+        optimizer.apply_gradients(zip([x * factor for x in grads], model.trainable_variables, strict=True))
+        grads = gradients()
+        if tf.linalg.global_norm(grads) > 1e3:
+            grads = [x * 0.0 for x in grads]
+        other.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+
+
 def right_clipped() -> None:
     """Right: gradclip inside of a Keras optimizer."""
     model, _ = regression()
@@ -197,6 +232,15 @@ def right_own() -> None:
         else:
             grads = gradclip.clip(gradients(), clip_by_global_norm(1.0)).grads
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+
+
+def right_step_by_hand() -> None:
+    """Right: the script steps by itself."""
+    model, gradients = regression()
+    for _ in range(7):
+        grads, _ = tf.clip_by_global_norm(gradients(), 1.0)
+        for variable, grad in zip(model.trainable_variables, grads, strict=True):
+            variable.assign_sub(0.01 * grad)
 
 
 def right_two_optimizers() -> None:

@@ -10,12 +10,15 @@ from dataclasses import replace
 import pytest
 
 from gradclip.code.codes import CODES
-from gradclip.doctor.events import Backward, Clip, Event, Skip, Step, Unscale, Unwatched, Write, Zero
-from gradclip.doctor.findings import findings
+from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Event, Read, Skip, Step, Unscale, Unwatched, Write, Zero
+from gradclip.doctor.findings import diagnosis, findings
 from gradclip.doctor.guard import Guard
+from gradclip.doctor.hints import hint
 from gradclip.doctor.lines import Lines
 from gradclip.doctor.places import Place
+from gradclip.doctor.program import Ended
 from gradclip.doctor.recorder import EnoughSteps, Recorder
+from gradclip.doctor.report import Report
 from gradclip.doctor.rounds import rounds
 from gradclip.doctor.table import KINDS
 from gradclip.doctor.timeline import timeline
@@ -38,6 +41,13 @@ UNSCALE = Unscale(where=at(6), params=BOTH)
 
 RIGHT = [ZERO, BACKWARD, CLIP, STEP]
 OTHERS = [replace(x, params=frozenset({9})) for x in RIGHT]
+UNCLIPPED = [x for x in OTHERS if not isinstance(x, (Clip, Step))] + [replace(STEP, params=frozenset({9}), optimizer=9)]
+NOTHING = replace(STEP, params=NO_PARAMS, owns=BOTH)
+BROKEN = replace(BACKWARD, broken=ONE)
+
+
+def stepped(norm: float) -> Step:
+    return replace(STEP, norms=((1, norm), (2, 0.1)))
 
 
 def codes(*events: Event) -> list[str]:
@@ -86,6 +96,39 @@ def codes(*events: Event) -> list[str]:
         ([BACKWARD, replace(CLIP, limit=0.19), STEP] * 3, ["GD302"]),
         ([BACKWARD, replace(CLIP, limit=0.21), STEP] * 3, []),
         ([*[BACKWARD, replace(CLIP, limit=0.19), STEP] * 2, BACKWARD, replace(CLIP, limit=0.3), STEP], []),
+        # a limit is not judged by norms that another finding spoils
+        ([SCALED, replace(CLIP, limit=0.19), STEP] * 3, ["GD108"]),
+        ([SCALED, replace(CLIP, limit=100.0), STEP] * 3, ["GD108"]),
+        ([BACKWARD, replace(CLIP, limit=0.19), WRITE, STEP] * 3, ["GD104"]),
+        ([BACKWARD, replace(CLIP, limit=0.19, params=BOTH | {9}), STEP] * 3, ["GD103"]),
+        ([BACKWARD, *[replace(CLIP, limit=0.19, params=x) for x in (ONE, TWO)], STEP] * 3, ["GD105"]),
+        (
+            [BACKWARD, replace(CLIP, limit=0.19), STEP, *[replace(BACKWARD, added=BOTH), replace(CLIP, limit=0.19), STEP] * 2],
+            ["GD111"],
+        ),
+        # limits of their own are meant
+        ([BACKWARD, replace(CLIP, params=ONE), replace(CLIP, params=TWO, limit=0.5), STEP], []),
+        ([BACKWARD, replace(CLIP, params=ONE), replace(STEP, exempt=TWO)], []),
+        ([BACKWARD, replace(STEP, exempt=BOTH)], []),
+        ([BACKWARD, Read(where=at(8)), STEP], []),
+        ([BACKWARD, CLIP, STEP, BACKWARD, Read(where=at(8)), STEP], ["GD101"]),
+        # another optimizer that is not clipped, with passes of its own, or of the same pass
+        ([*RIGHT, *UNCLIPPED], []),
+        ([replace(BACKWARD, params=BOTH | {9}), CLIP, STEP, replace(STEP, params=frozenset({9}), optimizer=9)], ["GD101"]),
+        ([BACKWARD, CLIP, STEP, replace(BACKWARD, added=BOTH), CLIP, STEP], ["GD111"]),
+        ([BACKWARD, CLIP, STEP, replace(BACKWARD, added=BOTH), ZERO, BACKWARD, CLIP, STEP], []),
+        ([BACKWARD, CLIP, ZERO, NOTHING] * 3, ["GD112"]),
+        ([BACKWARD, CLIP, ZERO, NOTHING] * 2, []),
+        ([*RIGHT, replace(NOTHING, owns=frozenset({9}), optimizer=9)] * 3, []),
+        ([*RIGHT, BROKEN, replace(CLIP, before=math.nan), *[BROKEN] * 3], ["GD113"]),
+        ([*RIGHT, BROKEN, replace(CLIP, before=math.nan), ZERO, *[BROKEN] * 3], []),
+        ([*RIGHT, BROKEN, Skip(params=BOTH, name="SGD"), ZERO, BACKWARD, CLIP, STEP], []),
+        ([BACKWARD, replace(STEP, is_within=True), replace(CLIP, params=NO_PARAMS, without=BOTH), *RIGHT], ["GD101", "GD114"]),
+        ([BACKWARD, replace(CLIP, returned=3.0, has_equal_rows=True), STEP], ["GD204"]),
+        ([x for n in (1.0, 1.2, 50.0, 1e4, math.nan) for x in (BACKWARD, stepped(n))], ["GD205"]),
+        ([x for n in (1.0, 1.2, 1.1, math.nan, math.nan) for x in (BACKWARD, stepped(n))], ["GD101", "GD201"]),
+        ([x for n in (1.0, 1.2, 50.0, 1e4, math.inf) for x in (BACKWARD, CLIP, stepped(n))], []),
+        ([x for n in (1.0, 1.2, 50.0, 1e4) for x in (replace(BACKWARD, added=BOTH), stepped(n))], ["GD101", "GD111"]),
         ([BACKWARD, replace(CLIP, limit=0.0), STEP], ["GD304"]),
         ([BACKWARD, replace(CLIP, limit=-1.0), STEP], ["GD304"]),
         ([BACKWARD, replace(CLIP, limit=None, error="TypeError: no"), STEP], ["GD304"]),
@@ -99,6 +142,64 @@ def test_each_finding_has_its_line_and_its_steps() -> None:
     (found,) = findings([*RIGHT, *[BACKWARD, CLIP, WRITE, STEP], *RIGHT, *[BACKWARD, CLIP, WRITE, STEP]])
     assert (found.code, found.where, found.steps) == ("GD104", at(5), (2, 4))
     assert found.text == "2 parameters got other gradients by `g *= 2`: their norm went from 1 to 2"
+
+
+def test_a_run_that_diverges_is_drawn_and_gets_a_limit() -> None:
+    norms = [2.0, 2.4, 2.2, 90.0, 1e5, 1e12, math.nan]
+    steps = [replace(stepped(n), where=replace(at(3), framework="keras")) for n in norms]
+    found = diagnosis([x for step in steps for x in (BACKWARD, step)], {1: "embedding", 2: "head"})
+    (finding,) = found.findings
+    assert finding.text == (
+        "the norm left its level at step 4: it went from 2.202 to 1e+12, and was not finite from step 7 on; first in embedding"
+    )
+    assert finding.steps == (4, 5, 6, 7)
+    assert finding.to_do == "Give the optimizer `global_clipnorm=2.5`."
+    assert "from the norms before step 4. gradclip choose says of these 3 norms: 2.5. " in finding.advice
+    assert finding.first.picture[3] == "step 4     90  #######  <- it leaves its level"
+    assert finding.first.picture[6] == "step 7    nan"
+    assert found.notes == []
+
+
+def test_what_is_no_mistake_is_a_line() -> None:
+    (note,) = diagnosis([BACKWARD, Read(where=at(8)), STEP]).notes
+    what, doubt = "the code at train.py:8 reads gradients and compares", "If it clips, no norm reached its limit in these steps"
+    assert note == f"Not seen: {what}. {doubt}."
+    assert diagnosis([*RIGHT, *UNCLIPPED]).notes == ["Not clipped: SGD (train.py:3), beside an optimizer that is clipped."]
+    (note,) = diagnosis([SCALED, replace(CLIP, limit=0.19), STEP] * 3).notes
+    assert note == "No limit is judged at train.py:2: the norms there change once GD108 is mended."
+
+
+def test_each_framework_is_told_its_own_names() -> None:
+    words = {
+        "torch": ("zero_grad", "scaler", "torch.", "model.parameters"),
+        "paddle": ("clear_grad", "paddle."),
+        "tensorflow": ("tf.", "apply_gradients", "tape"),
+        "keras": ("keras.", "LossScaleOptimizer"),
+        "jax": ("optax", "jax."),
+    }
+    shared = {"paddle": {"scaler"}, "tensorflow": {"keras.", "LossScaleOptimizer"}, "keras": {"apply_gradients", "tape"}}
+    only_there = {"GD102", "GD107", "GD110", "GD111", "GD112", "GD113", "GD114"}  # in which frameworks a mistake can be made
+    for kind in KINDS.values():
+        assert kind.ways.keys() <= words.keys()
+        for framework in () if kind.code in only_there else words:
+            told = kind.advice_in(framework, 0.5)
+            foreign = {x for other, names in words.items() for x in names if other != framework} - shared.get(framework, set())
+            assert not {x for x in foreign if x in told}, (kind.code, framework, told)
+            assert "{" not in told
+    scaled = {framework: KINDS["GD108"].advice_in(framework) for framework in words}
+    assert {framework for framework, told in scaled.items() if "scaler.unscale_" in told} == {"torch", "paddle"}
+    assert "0.5" in KINDS["GD101"].advice_in("torch", 0.5)
+
+
+def test_errors_of_a_scaler_have_a_hint() -> None:
+    for said in (
+        "RuntimeError: unscale_() has already been called on this optimizer since the last update().",
+        "ValueError: Attempting to unscale FP16 gradients.",
+    ):
+        report = Report(Ended("failed", said), Recorder(20))
+        assert str(report).splitlines()[1] == f"Hint: {hint(said)}"
+        assert report.as_json()["hint"] == hint(said) != ""
+    assert "Hint" not in str(Report(Ended("failed", "KeyError: 'x'"), Recorder(20)))
 
 
 def test_processes() -> None:
@@ -164,3 +265,28 @@ def test_the_record_ends_the_script() -> None:
     with pytest.raises(EnoughSteps):
         recorder.add(CLIP)
     assert len(recorder.events) == 4
+
+
+def test_steps_that_are_all_skipped_end_the_script() -> None:
+    broken = replace(CLIP, before=math.nan, culprits=("head",))
+    for tried in (broken, Skip(params=BOTH)):
+        recorder = Recorder(2)
+        for event in (STEP, *[ZERO, tried] * 40, *[tried] * 28):  # a scaler's first steps, which it leaves out, are no end
+            recorder.add(event)
+        assert not recorder.is_over()
+        recorder.add(ZERO)
+        for _ in range(29):
+            recorder.add(tried)
+        with pytest.raises(EnoughSteps):
+            recorder.add(tried)
+        assert recorder.is_over()
+        assert str(Report(Ended("stopped"), recorder)).startswith("Stopped, since each step is skipped: ")
+
+
+def test_an_event_is_put_in_the_place_of_its_earlier_form_only() -> None:
+    recorder = Recorder(1)
+    for event in (CLIP, replace(CLIP)):
+        recorder.add(event)
+    recorder.put(recorder.events[1], replace(CLIP, limit=9.0))
+    recorder.put(STEP, ZERO)
+    assert recorder.events == [CLIP, replace(CLIP, limit=9.0)]

@@ -54,6 +54,33 @@ in_threads(*[put] * 4)
 """,
         24,
     ),
+    "steps by hand": (
+        """
+def by_hand():
+    p = torch.nn.Parameter(torch.zeros(2))
+    for _ in range(7):
+        (p.sum() * 3).backward()
+        clip([p], 1.0)
+        time.sleep(0.002)
+        with torch.no_grad():
+            p -= 0.1 * p.grad
+        p.grad = None
+
+in_threads(*[by_hand] * 3)
+""",
+        21,
+    ),
+    "a pass in a thread before an optimizer's first step in the main one": (
+        """
+model, optimizer, loss = regression()
+for _ in range(6):
+    in_threads(lambda: loss().backward())
+    clip(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+        6,
+    ),
     "a worker trains what the main thread made": (
         """
 model, optimizer, loss = regression()

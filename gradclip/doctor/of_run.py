@@ -1,0 +1,215 @@
+"""The mistakes that only the whole run shows: limits, processes, steps without effect, NaNs that stay, divergence."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+
+from gradclip.advice import choose
+from gradclip.advice.divergence import diverged_at
+from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Skip, Step, Write, Zero
+from gradclip.doctor.places import Place
+from gradclip.doctor.rounds import Round
+from gradclip.doctor.run import ENOUGH, Found, Run, many
+from gradclip.doctor.sketch import sketch
+from gradclip.monitor.text import short
+
+__all__ = ["advised", "found", "notes"]
+
+_NEVER = 50.0  #: the limit is so many times the largest norm
+_ALWAYS = 0.1  #: the coefficient in each step
+_FEW_NAMES = 3
+_ALIKE = 1e-3  #: the relative difference of a norm on two processes
+
+
+def found(run: Run, ranks: Mapping[int, Sequence[float]]) -> Iterator[Found]:
+    """What is wrong in the run."""
+    yield from _of_limits(run)
+    yield from _of_ranks(run, ranks)
+    yield from _without_effect(run)
+    yield from _staying(run)
+    yield from _diverged(run)
+
+
+def notes(run: Run) -> list[str]:
+    """What is no mistake, and worth a line."""
+    lines = [
+        f"Not seen: the code at {where} reads gradients and compares. If it clips, no norm reached its limit in these steps."
+        for where in dict.fromkeys(run.reads)
+        if not run.has_clips and not run.clips_by_hand
+    ]
+    alone = {one.step.where: one.step for one in run.rounds if one.step.optimizer in run.apart}
+    return [*lines, *(f"Not clipped: {x.name} ({where}), beside an optimizer that is clipped." for where, x in alone.items())]
+
+
+# ---- limits -------------------------------------------------------------------------------------------------------------
+
+
+def _of_limits(run: Run) -> Iterator[Found]:
+    by_place: dict[Place, list[Clip]] = {}
+    for event in run.events:
+        if isinstance(event, Clip):
+            by_place.setdefault(event.where, []).append(event)
+    for where, clips in by_place.items():
+        wrong = [clip for clip in clips if clip.limit is None or clip.limit <= 0]
+        if wrong:
+            limit = "None" if wrong[0].limit is None else f"{wrong[0].limit:g}"
+            yield Found("GD304", where, f"the limit of {wrong[0].name} was {limit}")
+            continue
+        known = [
+            x for x in clips if x.params and not x.error and math.isfinite(x.before) and math.isfinite(x.limit or math.nan)
+        ]
+        if len(known) < ENOUGH:
+            continue
+        norms = [clip.before for clip in known]
+        limits = [clip.limit or math.nan for clip in known]
+        said = f"the limit was {short(limits[-1])}, and the norms were from {short(min(norms))} to {short(max(norms))}"
+        advice = "" if known[0].is_value else advised(norms)
+        if all(limit >= _NEVER * max(norms) for limit in limits):
+            yield Found("GD301", where, said, advice=advice)
+        elif not known[0].is_value and all(limit < _ALWAYS * n for limit, n in zip(limits, norms, strict=True)):
+            yield Found("GD302", where, said, advice=advice)
+
+
+def advised(norms: Sequence[float]) -> str:
+    """The limit that ``gradclip choose`` recommends for these norms."""
+    best = choose(norms)
+    these = "this norm" if best.steps == 1 else f"these {best.steps} norms"
+    return f"gradclip choose says of {these}: {best.recommended.limit:g}. {best.reason}"
+
+
+def _of_ranks(run: Run, ranks: Mapping[int, Sequence[float]]) -> Iterator[Found]:
+    clips = [event for event in run.events if isinstance(event, Clip) and not event.only_measures]
+    for rank, norms in ranks.items():
+        if len(norms) != len(clips):
+            where = clips[0].where if clips else Place("", 0)
+            yield Found("GD303", where, f"process 0 clipped {len(clips)} times, process {rank} {len(norms)} times")
+            return
+        for clip, norm in zip(clips, norms, strict=True):
+            if abs(clip.returned - norm) > _ALIKE * max(clip.returned, norm):
+                text = f"process 0 measured {short(clip.returned)}, process {rank} measured {short(norm)}"
+                yield Found("GD303", clip.where, text)
+                return
+
+
+# ---- steps without effect -----------------------------------------------------------------------------------------------
+
+
+def _without_effect(run: Run) -> Iterator[Found]:
+    written = NO_PARAMS.union(*(x.params for x in run.events if isinstance(x, (Backward, Write))))
+    orphans = written - NO_PARAMS.union(*(x.owns | x.params for x in run.events if isinstance(x, Step)))
+    is_alone = run.idle >= {one.step.optimizer for one in run.rounds}
+    for key in run.idle:
+        rounds = [one for one in run.rounds if one.step.optimizer == key]
+        step = rounds[-1].step
+        if step.owns & written:
+            text = f"the gradients of {step.name} were removed{_removed(run, step)} after the backward pass and before the step"
+        elif orphans or is_alone:
+            others = f"; the backward passes wrote those of {many(orphans)} of no optimizer: {run.named(orphans)}"
+            text = f"none of the {step.total} parameters of {step.name} ever had a gradient{others if orphans else ''}"
+        else:
+            continue  # a part that does not learn now
+        clips = (x.where for x in run.events if isinstance(x, Clip) and x.params & (step.owns | orphans))
+        for i, one in enumerate(rounds):
+            yield Found("GD112", step.where, text, step=one.number, about=tuple(dict.fromkeys(clips)) if not i else ())
+
+
+def _removed(run: Run, step: Step) -> str:
+    """The place that removed the gradients before a step."""
+    before = run.events[: next(i for i, x in enumerate(run.events) if x is step)]
+    place = next((x.where for x in reversed(before) if isinstance(x, Zero) and x.params & step.owns), None)
+    return "" if place is None else f" ({place})"
+
+
+# ---- gradients that stay NaN --------------------------------------------------------------------------------------------
+
+
+def _staying(run: Run) -> Iterator[Found]:
+    last = next((x for x in reversed(run.events) if isinstance(x, Backward)), None)
+    if last is None or not last.broken:
+        return
+    passes, clip = 0, None
+    for x in reversed(run.events):
+        if x.params & last.broken:
+            if isinstance(x, Zero) or (isinstance(x, Step) and not isinstance(x, Skip)):
+                break
+            if isinstance(x, Backward):
+                if not x.broken & last.broken:
+                    break
+                passes += 1
+            elif isinstance(x, Clip):
+                clip = clip or x
+    if passes > 1 + 2 * _usual(run):
+        text = (
+            f"the gradients of {run.named(last.broken)} were not finite; {passes - 1} more passes added to them, without a step"
+        )
+        yield Found("GD113", (clip or last).where, text)
+
+
+def _usual(run: Run) -> int:
+    """The backward passes of a step."""
+    counts = [sum(isinstance(x, Backward) for x in one.events) for one in run.rounds]
+    return max(1, round(statistics.median(counts))) if counts else 1
+
+
+# ---- a run that diverges ------------------------------------------------------------------------------------------------
+
+
+def _diverged(run: Run) -> Iterator[Found]:
+    may_clip = run.hides_clips or run.clips_by_hand or (run.reads and not run.has_clips)
+    for key in dict.fromkeys(one.step.optimizer for one in run.rounds):
+        rounds = [one for one in run.rounds if one.step.optimizer == key and one.step.params and not one.is_skipped]
+        is_known = len(rounds) >= ENOUGH and all(one.step.norms for one in rounds)
+        if is_known and not may_clip and not any(one.clips for one in rounds):
+            yield from _left_its_level(rounds, run)
+
+
+def _left_its_level(rounds: Sequence[Round], run: Run) -> Iterator[Found]:
+    norms, numbers = [one.step.norm for one in rounds], [one.number for one in rounds]
+    place = diverged_at(norms)
+    if place is None:
+        return
+    step = rounds[place].step
+    if not math.isfinite(norms[place]) and any(math.isnan(n) for _, n in step.norms):
+        whose = "the gradients" if step.links else run.named(key for key, n in step.norms if not math.isfinite(n))
+        was = f" after {short(norms[place - 1])}" if place else ""
+        yield Found("GD201", step.where, f"the norm was {norms[place]}{was}, because of {whose}", step=numbers[place])
+        return
+    text = f"the norm left its level at step {numbers[place]}: {_went(norms, numbers, place)}{_first(rounds, run)}"
+    before = [n for n in norms[:place] if 0 < n < math.inf]
+    limit = choose(before).recommended.limit if before else None
+    advice = f"That limit is from the norms before step {numbers[place]}. {advised(before)}" if before else ""
+    advice += " The norms left at once: take a lower learning rate, too." if len(before) < ENOUGH else ""
+    picture = sketch(numbers, norms, place)
+    for one in rounds[place:]:
+        yield Found("GD205", step.where, text, step=one.number, advice=advice, limit=limit, picture=picture)
+
+
+def _went(norms: Sequence[float], numbers: Sequence[int], place: int) -> str:
+    """How far the norms went."""
+    start = short(norms[place - 1]) if place else "the start"
+    broken = next((i for i in range(place, len(norms)) if not math.isfinite(norms[i])), len(norms))
+    largest = max(norms[place:broken], default=math.inf)
+    end = "" if broken == len(norms) else f", and was not finite from step {numbers[broken]} on"
+    return f"it went from {start} to {short(largest)}{end}"
+
+
+def _first(rounds: Sequence[Round], run: Run) -> str:
+    """The parameters whose gradients left their level first, and farthest; empty where only the whole norm is known."""
+    if rounds[0].step.links:
+        return ""
+    by_param: dict[int, list[float]] = {}
+    for one in rounds:
+        for key, n in one.step.norms:
+            by_param.setdefault(key, []).append(n)
+    whole = {key: norms for key, norms in by_param.items() if len(norms) == len(rounds)}
+    left = {key: at for key, norms in whole.items() if (at := diverged_at(norms)) is not None}
+    early = [key for key, at in left.items() if at == min(left.values())] or list(by_param)
+    growth = {key: _grown(whole.get(key, ()), left.get(key, 0)) for key in early}
+    return f"; first in {run.named(sorted(early, key=lambda key: -growth[key])[:_FEW_NAMES])}"
+
+
+def _grown(norms: Sequence[float], place: int) -> float:
+    """Times the norm before."""
+    return norms[place] / norms[place - 1] if place and norms[place - 1] else math.inf

@@ -1,0 +1,111 @@
+"""What is known of the whole run, for the rules over one round and over all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gradclip.doctor.events import Backward, Clip, Event, Params, Read, Step, Unwatched, Write, Zero
+from gradclip.doctor.places import Place
+from gradclip.doctor.rounds import Round, rounds
+
+__all__ = ["ENOUGH", "Found", "Run", "many"]
+
+ENOUGH = 3  #: steps, to say something of all
+_SAME = 1e-5  #: the relative difference of factors that are one: float32 rounds by less
+_FEW_NAMES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A mistake in one step, or in the whole run."""
+
+    code: str
+    where: Place
+    text: str
+    step: int = 0  #: its number; 0 for the whole run
+    about: tuple[Place, ...] = ()  #: the clips and steps whose norms it is about, besides its own place
+    advice: str = ""  #: more than the kind's own
+    limit: float | None = None  #: for the line to write
+    picture: tuple[str, ...] = ()  #: lines
+    framework: str = ""  #: where the place does not say it
+
+
+class Run:
+    """The events of a run, and facts that need several of its rounds."""
+
+    def __init__(self, events: Sequence[Event], names: Mapping[int, str]) -> None:
+        self.names, self.events = names, events
+        self.rounds = rounds(events)
+        self._places = {id(x): i for i, x in enumerate(events)}
+        self.stepped: Params = frozenset().union(*(x.params for x in events if isinstance(x, Step)))
+        self.within: Params = frozenset().union(*(x.params for x in events if isinstance(x, Step) and x.is_within))
+        self.hides_clips = any(isinstance(x, Unwatched) and x.hides_clips for x in events)
+        self.has_lines = any(isinstance(x, Write) and not x.is_late for x in events)
+        self.has_clips = any(isinstance(x, Clip) for x in events)
+        self.reads = [x.where for x in events if isinstance(x, Read)]
+        self.clips_by_hand = _clips_by_hand([one for one in self.rounds if not one.clips])
+        self.apart = _apart(self.rounds)
+        self.idle = _idle(self.rounds)
+
+    def lost(self, clip: Clip) -> Params:
+        """The parameters of a clip that no optimizer stepped before their gradients were removed or written anew."""
+        lost, left = set(clip.params - self.stepped), set(clip.params & self.stepped)
+        for i in range(self._places[id(clip)] + 1, len(self.events)):
+            x = self.events[i]
+            if not left:
+                break
+            if isinstance(x, (Backward, Zero)):
+                lost |= left & x.params
+            if isinstance(x, (Backward, Zero, Step)):
+                left -= x.params
+        return frozenset(lost)
+
+    def named(self, params: Iterable[int]) -> str:
+        """The first names, and how many more."""
+        found = sorted(self.names.get(key, "") or "a parameter without a name" for key in params)
+        more = f" and {len(found) - _FEW_NAMES} more" if len(found) > _FEW_NAMES else ""
+        return ", ".join(found[:_FEW_NAMES]) + more
+
+
+def many(params: Params) -> str:
+    """Their number in words."""
+    return "1 parameter" if len(params) == 1 else f"{len(params)} parameters"
+
+
+def _clips_by_hand(found: Sequence[Round]) -> bool:
+    """Whether writes after the backward pass may be a clip: they make a norm smaller, not by one factor in all steps."""
+    norms = [(math.hypot(*(x.before for x in one.written)), math.hypot(*(x.after for x in one.written))) for one in found]
+    if not any(after < before for before, after in norms):
+        return False
+    factors = [after / before for before, after in norms if before]
+    is_mean = len(factors) == len(found) >= ENOUGH and max(factors) - min(factors) <= _SAME * max(factors)
+    return not is_mean
+
+
+def _by_optimizer(found: Iterable[Round]) -> dict[int, list[Round]]:
+    made: dict[int, list[Round]] = {}
+    for one in found:
+        made.setdefault(one.step.optimizer, []).append(one)
+    return made
+
+
+def _apart(found: Sequence[Round]) -> frozenset[int]:
+    """The optimizers that are never clipped, on purpose: others are, whose gradients come from other backward passes."""
+    own = _by_optimizer(found)
+    clipped = {key for key, rounds in own.items() if any(one.clips for one in rounds)}
+    passes = {id(one.events[one.last_backward]) for key in clipped for one in own[key] if one.last_backward >= 0}
+    return frozenset(
+        key
+        for key, rounds in own.items()
+        if clipped and key not in clipped
+        if all(one.last_backward < 0 or id(one.events[one.last_backward]) not in passes for one in rounds)
+    )
+
+
+def _idle(found: Sequence[Round]) -> frozenset[int]:
+    """The optimizers whose steps all changed nothing."""
+    return frozenset(
+        key for key, rounds in _by_optimizer(found).items() if len(rounds) >= ENOUGH and all(one.is_idle for one in rounds)
+    )
