@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 import gradclip
 from gradclip import limits
-from gradclip.rule import Rule
+from gradclip.core.rule import Rule
 
 SPOILT = {37: 300.0, 51: math.nan}  #: step modulo 100 -> the factor by which its images are multiplied
 

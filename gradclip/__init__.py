@@ -1,13 +1,16 @@
 """Gradient clipping: one definition of the mathematics, every framework's semantics, on every framework's tensors."""
 
-from gradclip import isolation as isolation  # isort: skip  # first: here the command leaves the current folder
+from gradclip.core import isolation as isolation  # isort: skip  # first: here the command leaves the current folder
 from importlib import import_module as _import_module
 
 from gradclip import limits
-from gradclip import spelling as _spelling
-from gradclip.advice import choose
-from gradclip.backend import Backend
-from gradclip.clip import clip, clip_, norm, norms_by_name, scale_by_norm, scale_by_norm_
+from gradclip.core import spelling as _spelling
+from gradclip.core.backend import Backend
+from gradclip.core.clip import clip, clip_, norm, norms_by_name, scale_by_norm, scale_by_norm_
+from gradclip.core.groups import Group
+from gradclip.core.registry import register
+from gradclip.core.result import ClipResult
+from gradclip.core.rule import Rule, Scope
 from gradclip.dropins.paddle import (
     ClipGradByGlobalNorm,
     ClipGradByNorm,
@@ -18,13 +21,10 @@ from gradclip.dropins.paddle import (
 )
 from gradclip.dropins.tensorflow import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 from gradclip.dropins.torch import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
-from gradclip.groups import Group
 from gradclip.limits import Adaptive
-from gradclip.monitor import Monitor, observed
-from gradclip.registry import register
-from gradclip.result import ClipResult
-from gradclip.rule import Rule, Scope
-from gradclip.step import Step, clipped
+from gradclip.steps.advice import choose
+from gradclip.steps.monitor import Monitor, observed
+from gradclip.steps.step import Step, clipped
 
 __version__ = "0.1.0"
 

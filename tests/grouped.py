@@ -12,8 +12,8 @@ import pytest
 from frameworks.base import Framework
 from oracle import total, ulps
 
-from gradclip.lane import Lane
-from gradclip.registry import find
+from gradclip.core.lane import Lane
+from gradclip.core.registry import find
 
 ARRAYS = {
     "decoder.bias": np.array([6.0]),

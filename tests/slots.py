@@ -12,8 +12,8 @@ import pytest
 
 import gradclip
 from gradclip import limits
+from gradclip.core.errors import GradclipError
 from gradclip.dialects import keras, torch
-from gradclip.errors import GradclipError
 
 RULE = torch.clip_grad_norm(1.0)
 FINITE = [0.5, 3.0, 1.0, 2.0, 100.0, 1.5, 2.0]

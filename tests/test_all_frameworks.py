@@ -21,7 +21,8 @@ from launched import TIME_LIMIT
 from rules import kinds
 
 import gradclip
-from gradclip import Rule, Scope, registry
+from gradclip import Rule, Scope
+from gradclip.core import registry
 from gradclip.dialects import torch
 
 ALL = [getattr(frameworks, name).framework for name in ("numpy", "torch", "tensorflow", "paddle", "jax")]
@@ -57,7 +58,7 @@ def test_the_numbers_are_those_of_numpy(framework: Framework, rule: Rule) -> Non
 def test_two_frameworks_in_one_call(one: Framework, other: Framework) -> None:
     mixed = [one.make([3.0, 4.0]), other.make([3.0, 4.0])]
     message = f"The tensors of one call must be of one framework.\nReceived: tensors of {one.name} and of {other.name}\nHint: "
-    with pytest.raises(gradclip.errors.TensorTypeError, match=re.escape(message)):
+    with pytest.raises(gradclip.core.errors.TensorTypeError, match=re.escape(message)):
         gradclip.clip(mixed, torch.clip_grad_norm(1.0))
     assert [one.read(mixed[0]).tolist(), other.read(mixed[1]).tolist()] == [[3.0, 4.0], [3.0, 4.0]]
 

@@ -8,8 +8,8 @@ import math
 import pytest
 from frameworks.base import Framework
 
-from gradclip import registry, versions
 from gradclip.commands import cli, demo
+from gradclip.core import registry, versions
 
 
 def test_backends_of_this_framework(

@@ -12,8 +12,8 @@ from frameworks.base import Framework
 from oracle import ulps
 
 import gradclip
+from gradclip.core.errors import GradclipWarning
 from gradclip.dialects import optax, tensorflow, torch
-from gradclip.errors import GradclipWarning
 
 RULE = optax.clip_by_global_norm(1.0)
 Layer = namedtuple("Layer", ["weight", "bias"])

@@ -12,8 +12,8 @@ import pytest
 from frameworks.base import Framework
 
 import gradclip
+from gradclip.core.errors import GradclipError, GradclipWarning
 from gradclip.dialects import keras, optax, paddle, tensorflow, torch
-from gradclip.errors import GradclipError, GradclipWarning
 
 NORM_RULES = {
     "max_norm": torch.clip_grad_norm,

@@ -17,8 +17,8 @@ from oracle import norm, ulps
 from rules import Make, is_dense, kinds
 
 import gradclip
+from gradclip.core.registry import find
 from gradclip.dialects import keras, tensorflow, torch
-from gradclip.registry import find
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 SHAPES: dict[str, list[tuple[int, ...]]] = {

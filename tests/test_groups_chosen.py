@@ -16,8 +16,8 @@ from oracle import norm, ratio, ulps
 
 import gradclip
 from gradclip import Group
+from gradclip.core.registry import find
 from gradclip.dialects import optax, tensorflow, torch
-from gradclip.registry import find
 
 # ---- reads and writes ----------------------------------------------------------------------------------------------------
 

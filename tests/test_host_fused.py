@@ -12,11 +12,11 @@ from frameworks.base import Framework
 from rules import Make, kinds
 
 import gradclip
-from gradclip import engine
 from gradclip.backends.host import kernels
 from gradclip.backends.host.lane import HostLane
+from gradclip.core import engine
+from gradclip.core.registry import find
 from gradclip.dialects import torch as dialect
-from gradclip.registry import find
 
 RULES = kinds(lambda rule: rule.is_plain and rule.relative_to is None and not rule.mean)
 LIMITS = (0.0, 1e-43, 0.01, 1e38, math.inf)
@@ -89,5 +89,5 @@ def test_what_the_engine_takes(backend: Framework) -> None:
 def test_what_cannot_be_written(backend: Framework) -> None:
     if backend.mutable:
         return
-    with pytest.raises(gradclip.errors.NotWritableError):
+    with pytest.raises(gradclip.core.errors.NotWritableError):
         gradclip.clip_(gradients(backend, "float32"), dialect.clip_grad_norm(1.0))

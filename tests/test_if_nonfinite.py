@@ -11,9 +11,9 @@ import pytest
 from frameworks.base import Framework
 
 import gradclip
+from gradclip.core.registry import find
 from gradclip.dialects import keras, optax, tensorflow
 from gradclip.dialects import torch as dialect
-from gradclip.registry import find
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* do not have 'place' interface:UserWarning")
 ZERO = dataclasses.replace(dialect.clip_grad_norm(1.0), if_nonfinite="zero")

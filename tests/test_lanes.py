@@ -13,7 +13,7 @@ from oracle import ulps
 from rules import Make, is_dense, kinds
 
 import gradclip
-from gradclip.registry import find
+from gradclip.core.registry import find
 
 pytestmark = pytest.mark.accuracy
 

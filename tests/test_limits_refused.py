@@ -15,9 +15,9 @@ from frameworks.base import Framework
 
 import gradclip
 from gradclip import dialects, limits
+from gradclip.core.errors import GradclipError
 from gradclip.dialects import keras, optax
 from gradclip.dialects import torch as dialect
-from gradclip.errors import GradclipError
 
 # ---- a call that is refused changes nothing --------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ def test_a_first_state_of_something_else(state: Any) -> None:
     odd = Odd(1.0, {})
     odd.init = lambda: state  # type: ignore[method-assign]
     with pytest.raises(
-        gradclip.errors.ArgumentTypeError, match=r"^(init must return|In the state that init returns).*\nReceived: "
+        gradclip.core.errors.ArgumentTypeError, match=r"^(init must return|In the state that init returns).*\nReceived: "
     ):
         gradclip.Adaptive(odd)
 
@@ -302,7 +302,7 @@ def refused_alone(backend: Framework, odd: Odd, place: int, text: str) -> None:
     names = "ab" if place == 0 else "ba"
     groups = [gradclip.Group(dialect.clip_grad_norm(x), name) for x, name in zip((mine, other), names, strict=True)]
     clip = gradclip.clip_ if backend.mutable else gradclip.clip
-    with pytest.raises(gradclip.errors.ArgumentTypeError, match=text):
+    with pytest.raises(gradclip.core.errors.ArgumentTypeError, match=text):
         clip(grads, groups[:: 1 - 2 * place])
     assert [json.dumps(x.state_dict()) for x in (mine, other)] == before
     assert [backend.read(x).tolist() for x in grads.values()] == [[3.0, 4.0], [6.0, 8.0]]

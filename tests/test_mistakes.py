@@ -13,8 +13,8 @@ from frameworks.base import Framework
 
 import gradclip
 from gradclip import limits
+from gradclip.core.errors import GradclipWarning
 from gradclip.dialects import keras, optax, paddle, tensorflow, torch
-from gradclip.errors import GradclipWarning
 
 RULE_CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "clip": lambda g, rule: gradclip.clip(g, rule),

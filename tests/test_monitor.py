@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import gradclip
 from gradclip.dialects import keras, optax
 from gradclip.dialects import torch as dialect
-from gradclip.monitor.section import WINDOWS
+from gradclip.steps.monitor.section import WINDOWS
 
 OFF = 2.0 ** (1 / 16)  # the factor by which the midpoint of a bin can be off
 ANY = st.floats(allow_nan=True, allow_infinity=True, allow_subnormal=False)

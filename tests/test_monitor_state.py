@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import gradclip
 from gradclip.dialects import keras, optax
-from gradclip.monitor import pure
-from gradclip.monitor.histogram import edge
+from gradclip.limits.histogram import edge
+from gradclip.steps.monitor import pure
 
 SIZES = [0.5, 3.0, 4.0, math.nan, 0.0, 12.0, 0.25, math.inf, 1e20, 1e-20, 1.0905077, 1.0905078]
 

@@ -12,8 +12,8 @@ from frameworks.base import Framework
 
 import gradclip
 from gradclip import limits
+from gradclip.core.errors import GradclipError
 from gradclip.dialects import keras, optax, torch
-from gradclip.errors import GradclipError
 
 RULE = torch.clip_grad_norm(1.0)
 Make = Callable[[Any], Any]

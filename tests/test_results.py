@@ -17,8 +17,8 @@ from frameworks.base import Framework
 from oracle import ulps
 
 import gradclip
+from gradclip.core.rule import Rule
 from gradclip.dialects import optax, paddle, tensorflow
-from gradclip.rule import Rule
 
 LARGE = 1 << 21  # elements
 

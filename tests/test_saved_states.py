@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import gradclip
 from gradclip import limits
+from gradclip.core.errors import ArgumentError
 from gradclip.dialects import keras, optax
-from gradclip.errors import ArgumentError
 
 Path = tuple[Any, ...]
 

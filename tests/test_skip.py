@@ -13,9 +13,9 @@ from frameworks.base import Framework
 
 import gradclip
 from gradclip import limits
+from gradclip.core.registry import find
 from gradclip.dialects import keras, optax, tensorflow
 from gradclip.dialects import torch as dialect
-from gradclip.registry import find
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* do not have 'place' interface:UserWarning")
 PLAIN = dialect.clip_grad_norm(1.0)

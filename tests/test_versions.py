@@ -12,8 +12,8 @@ import copies
 import pytest
 from frameworks.base import Framework
 
-from gradclip import versions
-from gradclip.errors import GradclipError, VersionError
+from gradclip.core import versions
+from gradclip.core.errors import GradclipError, VersionError
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"paddle": "paddlepaddle"}  # the distribution of a module, if its name differs
@@ -69,7 +69,7 @@ def test_a_backend_is_not_loaded_below_the_floor(backend: Framework) -> None:
         f"import {backend.name} as framework\n"
         "framework.__version__ = '0.0.1'\n"
         "from gradclip import registry\n"
-        "from gradclip.errors import VersionError\n"
+        "from gradclip.core.errors import VersionError\n"
         "name = framework.__name__\n"
         "for load in (lambda: registry.get(name), lambda: __import__('gradclip.backends.' + name)):\n"
         "    try:\n"

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import gradclip
+from gradclip.core.errors import GradclipError
 from gradclip.dialects import optax, tensorflow, torch
-from gradclip.errors import GradclipError
 
 GLOBAL, EACH, VALUE = torch.clip_grad_norm(0.1), tensorflow.clip_by_norm(0.1), torch.clip_grad_value(0.1)
 RULES = {"global": GLOBAL, "each": EACH, "value": VALUE, "rms": optax.clip_by_block_rms(0.1)}

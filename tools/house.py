@@ -21,8 +21,8 @@ PICTURE = ROOT / "docs" / "pictures" / "house.svg"
 ADDED = {
     "dialects": "a dialect: gradclip/dialects/",
     "conformance": "a check: gradclip/conformance/checks/",
-    "code": "a rule of the linter: gradclip/code/traps/",
-    "reference": "a lane: a class of gradclip/reference.py, in the backend's folder",
+    "code": "a rule of the linter: gradclip/source/traps/",
+    "reference": "a lane: a class of gradclip/core/reference.py, in the backend's folder",
     "backends": "a backend: backends/",
 }
 _ALONE = "gradclip.commands.children"  # it imports nothing of gradclip, and the conformance suite uses it
@@ -41,7 +41,7 @@ text { font: 14px ui-monospace, monospace; fill: #1f2328; text-anchor: middle; d
 def imports(source: str) -> frozenset[str]:
     """The parts of gradclip that a source imports while it runs; ``__init__`` for the package itself.
 
-    >>> sorted(imports("from gradclip.rule import Rule\\nimport gradclip\\nimport json"))
+    >>> sorted(imports("from gradclip.core.rule import Rule\\nimport gradclip\\nimport json"))
     ['__init__', 'rule']
     """
     return frozenset(_imports(ast.parse(source)))

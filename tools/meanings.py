@@ -16,8 +16,8 @@ import numpy as np
 import written
 
 import gradclip
+from gradclip.core.rule import Scope
 from gradclip.natives import NATIVES
-from gradclip.rule import Scope
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "meanings.svg"
 GRADS = {"a": (2.4, 1.0), "b": (-0.3, 0.9)}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import written
 
-from gradclip.code.codes import CODES, Code
 from gradclip.natives import NATIVES
+from gradclip.source.codes import CODES, Code
 
 PAGE = Path(__file__).parents[1] / "docs" / "migrate-codes.md"
 _HEAD = """\

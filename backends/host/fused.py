@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradclip.coefficient import coefficient, of_floats
-from gradclip.engine import UNKNOWN, Options
-from gradclip.gradients import Gradients
-from gradclip.groups import Rules
-from gradclip.mistakes import refuse_states
-from gradclip.result import Outcome
-from gradclip.rule import GLOBAL, VALUE, Rule
+from gradclip.core.coefficient import coefficient, of_floats
+from gradclip.core.engine import UNKNOWN, Options
+from gradclip.core.gradients import Gradients
+from gradclip.core.groups import Rules
+from gradclip.core.mistakes import refuse_states
+from gradclip.core.result import Outcome
+from gradclip.core.rule import GLOBAL, VALUE, Rule
 
 __all__ = ["fused", "is_complete"]
 

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gradclip.backend import Backend, Tensor
 from gradclip.backends.host import kernels
 from gradclip.backends.host.threads import Threads, allowed
-from gradclip.dtypes import is_one_factor
-from gradclip.lane import Into, Lane
-from gradclip.norms import combine
-from gradclip.ranges import is_right
-from gradclip.reference import Reference
+from gradclip.core.backend import Backend, Tensor
+from gradclip.core.dtypes import is_one_factor
+from gradclip.core.lane import Into, Lane
+from gradclip.core.norms import combine
+from gradclip.core.ranges import is_right
+from gradclip.core.reference import Reference
 
 __all__ = ["FUSED", "HostLane"]
 

@@ -13,7 +13,6 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
-from gradclip.backend import Backend, Tensor
 from gradclip.backends.host import kernels
 from gradclip.backends.jax import norm, scale
 from gradclip.backends.jax.containers import Pytrees
@@ -21,8 +20,9 @@ from gradclip.backends.jax.distributed import JaxDistributed, awaited
 from gradclip.backends.jax.lanes import Compiled, InMemory, JaxReference
 from gradclip.backends.jax.places import are_together, beside, is_on_host, is_tracing
 from gradclip.backends.jax.slot import MissingParamsError, gradient_transformation
-from gradclip.dtypes import COMPLEX, WIDE, promote
-from gradclip.lane import Lane
+from gradclip.core.backend import Backend, Tensor
+from gradclip.core.dtypes import COMPLEX, WIDE, promote
+from gradclip.core.lane import Lane
 
 __all__ = ["JaxBackend", "MissingParamsError", "gradient_transformation"]
 

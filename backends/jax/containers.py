@@ -11,9 +11,9 @@ from jax import dtypes, tree_util
 from jax.core import Tracer
 
 from gradclip.backends.jax.versions import is_sparse
-from gradclip.containers import Containers, plain_key
-from gradclip.errors import TensorTypeError
-from gradclip.result import ClipResult
+from gradclip.core.containers import Containers, plain_key
+from gradclip.core.errors import TensorTypeError
+from gradclip.core.result import ClipResult
 
 __all__ = ["Pytrees"]
 

@@ -15,8 +15,8 @@ from jax import lax
 
 from gradclip.backends.jax.places import compiles_for_host
 from gradclip.backends.jax.versions import axis_size, is_in_pmap, manual_axes, varying
-from gradclip.errors import ArgumentError, message
-from gradclip.parts import Distributed, Parts, Processes, Request
+from gradclip.core.errors import ArgumentError, message
+from gradclip.core.parts import Distributed, Parts, Processes, Request
 
 __all__ = ["JaxDistributed", "awaited"]
 

@@ -16,18 +16,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradclip.backend import Tensor
 from gradclip.backends.host import fused as host
 from gradclip.backends.jax.distributed import awaited
 from gradclip.backends.jax.norm import real
 from gradclip.backends.jax.places import are_together, is_on_host, is_tracing
-from gradclip.dtypes import LARGEST, WIDE
-from gradclip.engine import UNKNOWN, Options, run
-from gradclip.errors import GradclipError
-from gradclip.gradients import Gradients, open_, parameters
-from gradclip.groups import Rules
-from gradclip.result import Outcome
-from gradclip.rule import AXES, VALUE, Rule
+from gradclip.core.backend import Tensor
+from gradclip.core.dtypes import LARGEST, WIDE
+from gradclip.core.engine import UNKNOWN, Options, run
+from gradclip.core.errors import GradclipError
+from gradclip.core.gradients import Gradients, open_, parameters
+from gradclip.core.groups import Rules
+from gradclip.core.result import Outcome
+from gradclip.core.rule import AXES, VALUE, Rule
 
 __all__ = ["fused", "in_memory"]
 

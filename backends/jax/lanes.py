@@ -11,8 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradclip import norms
-from gradclip.backend import Backend, Tensor, number
 from gradclip.backends.host import arrays, kernels
 from gradclip.backends.host.lane import HostLane
 from gradclip.backends.host.threads import cores
@@ -20,9 +18,11 @@ from gradclip.backends.jax import norm, scale
 from gradclip.backends.jax.distributed import awaited
 from gradclip.backends.jax.places import beside
 from gradclip.backends.jax.versions import enable_x64, is_committed, is_without_mesh
-from gradclip.dtypes import WIDE
-from gradclip.lane import Into
-from gradclip.reference import Reference
+from gradclip.core import norms
+from gradclip.core.backend import Backend, Tensor, number
+from gradclip.core.dtypes import WIDE
+from gradclip.core.lane import Into
+from gradclip.core.reference import Reference
 
 __all__ = ["Compiled", "InMemory", "JaxReference"]
 

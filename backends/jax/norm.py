@@ -20,11 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from gradclip.backend import Backend, Tensor
 from gradclip.backends.jax.places import compiles_for_host, has_float64
 from gradclip.backends.jax.versions import ADDS_ALONG_AN_AXIS, ADDS_IN_A_ROW, enable_x64
-from gradclip.dtypes import COMPLEX, WIDE
-from gradclip.ranges import has_room, is_right, scale
+from gradclip.core.backend import Backend, Tensor
+from gradclip.core.dtypes import COMPLEX, WIDE
+from gradclip.core.ranges import has_room, is_right, scale
 
 __all__ = ["each", "largest", "real", "summed", "total"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec
 
-from gradclip.backend import Tensor
 from gradclip.backends.jax.versions import explicit_sharding, reshard, trace_state, widens_alone
+from gradclip.core.backend import Tensor
 
 __all__ = ["are_together", "beside", "compiles_for_host", "has_float64", "is_host", "is_on_host", "is_tracing"]
 

@@ -13,9 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gradclip.backend import Tensor
 from gradclip.backends.jax.norm import real
-from gradclip.dtypes import WIDE
+from gradclip.core.backend import Tensor
+from gradclip.core.dtypes import WIDE
 
 __all__ = ["between", "bounded", "by_chunks", "times", "times_or_same"]
 

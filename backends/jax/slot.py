@@ -14,14 +14,14 @@ from jax import tree_util
 
 from gradclip.backends.jax.containers import Pytrees
 from gradclip.backends.jax.versions import init_empty_state
-from gradclip.clip import clip
-from gradclip.errors import ArgumentError, ArgumentTypeError, shown
-from gradclip.groups import NO_RULE, Rules, check_groups, exchanged
-from gradclip.mistakes import clips_already
-from gradclip.monitor import Monitor
-from gradclip.policies import cannot_skip, too_many
-from gradclip.step import Step
-from gradclip.versions import check_version
+from gradclip.core.clip import clip
+from gradclip.core.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.core.groups import NO_RULE, Rules, check_groups, exchanged
+from gradclip.core.mistakes import clips_already
+from gradclip.core.policies import cannot_skip, too_many
+from gradclip.core.versions import check_version
+from gradclip.steps.monitor import Monitor
+from gradclip.steps.step import Step
 
 if TYPE_CHECKING:
     import optax  # optional: only the functions need it

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from gradclip.versions import check_version
+from gradclip.core.versions import check_version
 
 __all__ = [
     "ADDS_ALONG_AN_AXIS",

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from gradclip.core.rule import GLOBAL, VALUE, Rule
 from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Params, Step, Unwatched
 from gradclip.doctor.guard import Make
 from gradclip.doctor.places import Place, place
@@ -23,7 +24,6 @@ from gradclip.doctor.recorder import EnoughSteps, Recorder
 from gradclip.doctor.watch import Request, as_number
 from gradclip.natives.model import Applied
 from gradclip.natives.optax import NATIVES
-from gradclip.rule import GLOBAL, VALUE, Rule
 
 __all__ = ["start"]
 

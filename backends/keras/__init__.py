@@ -12,22 +12,22 @@ from typing import Any, Literal, TypeVar, overload
 
 import keras
 
-from gradclip.backends.keras.check import check_alone, check_optimizer, check_rules, has_strategy
-from gradclip.backends.keras.compiled import trace_again
-from gradclip.backends.keras.log import MonitorLog
-from gradclip.backends.keras.saving import loaded_rules, name_of, saved_number, saved_rules
-from gradclip.backends.keras.skipping import Skipping
-from gradclip.backends.keras.state import Record, State, read
-from gradclip.errors import ArgumentError, ArgumentTypeError, GradclipWarning, shown
-from gradclip.groups import Rules, check_groups
+from gradclip.backends.keras.slot.check import check_alone, check_optimizer, check_rules, has_strategy
+from gradclip.backends.keras.slot.compiled import trace_again
+from gradclip.backends.keras.slot.log import MonitorLog
+from gradclip.backends.keras.slot.saving import loaded_rules, name_of, saved_number, saved_rules
+from gradclip.backends.keras.slot.skipping import Skipping
+from gradclip.backends.keras.slot.state import Record, State, read
+from gradclip.core.errors import ArgumentError, ArgumentTypeError, GradclipWarning, shown
+from gradclip.core.groups import Rules, check_groups
+from gradclip.core.mistakes import not_an_optimizer
+from gradclip.core.policies import check_patience
+from gradclip.core.result import ClipResult
+from gradclip.core.rule import Rule
+from gradclip.core.versions import check_version
 from gradclip.limits import Adaptive
-from gradclip.mistakes import not_an_optimizer
-from gradclip.monitor import Monitor
-from gradclip.policies import check_patience
-from gradclip.result import ClipResult
-from gradclip.rule import Rule
-from gradclip.step import Step
-from gradclip.versions import check_version
+from gradclip.steps.monitor import Monitor
+from gradclip.steps.step import Step
 
 __all__ = ["MonitorLog", "clipped"]
 

@@ -9,11 +9,11 @@ from typing import Any
 import keras
 import numpy as np
 
+from gradclip.core.registry import find
 from gradclip.doctor.functional import Functional
 from gradclip.doctor.places import place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.watch import Request
-from gradclip.registry import find
 
 __all__ = ["KerasWatch", "start"]
 

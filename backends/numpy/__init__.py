@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from gradclip.backend import Backend, Tensor
 from gradclip.backends.host import kernels
 from gradclip.backends.host.lane import FUSED, HostLane
-from gradclip.dtypes import promote
-from gradclip.errors import DTypeError, NotWritableError
-from gradclip.lane import Lane
-from gradclip.memory import Layout, layout
-from gradclip.versions import check_version
+from gradclip.core.backend import Backend, Tensor
+from gradclip.core.dtypes import promote
+from gradclip.core.errors import DTypeError, NotWritableError
+from gradclip.core.lane import Lane
+from gradclip.core.memory import Layout, layout
+from gradclip.core.versions import check_version
 
 check_version("numpy", np.__version__)
 

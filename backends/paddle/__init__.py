@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import paddle
 
-from gradclip import tracing
-from gradclip.backend import Backend, Tensor
 from gradclip.backends.host.lane import FUSED
 from gradclip.backends.paddle import lanes, program, versions
 from gradclip.backends.paddle.containers import PaddleContainers
 from gradclip.backends.paddle.distributed import PaddleDistributed
 from gradclip.backends.paddle.reference import PaddleLane, beside, filled, values
-from gradclip.dtypes import COMPLEX, INTEGERS, WIDE
-from gradclip.errors import DTypeError, NotWritableError, TensorTypeError
-from gradclip.lane import Lane
-from gradclip.memory import Layout, layout
+from gradclip.core import tracing
+from gradclip.core.backend import Backend, Tensor
+from gradclip.core.dtypes import COMPLEX, INTEGERS, WIDE
+from gradclip.core.errors import DTypeError, NotWritableError, TensorTypeError
+from gradclip.core.lane import Lane
+from gradclip.core.memory import Layout, layout
 
 if TYPE_CHECKING:
     from gradclip.backends.paddle.slot import grad_clip

@@ -9,7 +9,7 @@ from typing import Any
 import paddle
 
 from gradclip.backends.paddle import versions
-from gradclip.containers import Containers, wanted
+from gradclip.core.containers import Containers, wanted
 
 __all__ = ["PaddleContainers"]
 

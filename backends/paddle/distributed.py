@@ -10,12 +10,12 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 
-from gradclip.backend import Tensor
 from gradclip.backends.paddle import versions
 from gradclip.backends.paddle.lanes import ON_HOST_ONLY
-from gradclip.dtypes import WIDE
-from gradclip.errors import ArgumentError, page
-from gradclip.parts import Distributed, Parts, Processes
+from gradclip.core.backend import Tensor
+from gradclip.core.dtypes import WIDE
+from gradclip.core.errors import ArgumentError, page
+from gradclip.core.parts import Distributed, Parts, Processes
 
 __all__ = ["PaddleDistributed"]
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import paddle
 
-from gradclip.backend import Backend, Tensor
 from gradclip.backends.host import arrays, kernels
 from gradclip.backends.host.lane import HostLane
 from gradclip.backends.paddle import versions
 from gradclip.backends.paddle.launches import AcceleratorLane
 from gradclip.backends.paddle.reference import PaddleLane
-from gradclip.dtypes import FLOATS, promote
-from gradclip.lane import Into, Lane
+from gradclip.core.backend import Backend, Tensor
+from gradclip.core.dtypes import FLOATS, promote
+from gradclip.core.lane import Into, Lane
 
 __all__ = ["ON_HOST_ONLY", "MemoryLane", "eager", "is_on_accelerator", "on_host"]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import paddle
 
-from gradclip.backend import Tensor
 from gradclip.backends.paddle import versions
 from gradclip.backends.paddle.reference import PaddleLane
-from gradclip.dtypes import WIDE
-from gradclip.lane import Into
+from gradclip.core.backend import Tensor
+from gradclip.core.dtypes import WIDE
+from gradclip.core.lane import Into
 
 __all__ = ["AcceleratorLane"]
 

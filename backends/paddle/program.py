@@ -15,13 +15,13 @@ from typing import Any
 
 import paddle
 
-from gradclip.backend import Backend, Tensor
 from gradclip.backends.paddle import lanes, versions
 from gradclip.backends.paddle.lanes import ON_HOST_ONLY
 from gradclip.backends.paddle.reference import PaddleLane
-from gradclip.dtypes import FLOATS, WIDE, promote
-from gradclip.lane import Into, Lane
-from gradclip.ranges import NARROW, is_right
+from gradclip.core.backend import Backend, Tensor
+from gradclip.core.dtypes import FLOATS, WIDE, promote
+from gradclip.core.lane import Into, Lane
+from gradclip.core.ranges import NARROW, is_right
 
 __all__ = ["AcceleratorProgramLane", "ProgramLane", "traced"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import paddle
 
-from gradclip.backend import Tensor
 from gradclip.backends.paddle import versions
-from gradclip.dtypes import COMPLEX, WIDE, normal_factors
-from gradclip.reference import Reference
+from gradclip.core.backend import Tensor
+from gradclip.core.dtypes import COMPLEX, WIDE, normal_factors
+from gradclip.core.reference import Reference
 
 __all__ = ["PaddleLane", "beside", "filled", "values"]
 

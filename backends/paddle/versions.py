@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from gradclip.versions import check_version
+from gradclip.core.versions import check_version
 
 __all__ = [
     "MESHES",

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradclip.backend import Backend, Tensor
 from gradclip.backends.host.lane import FUSED
 from gradclip.backends.tensorflow import compiled, lanes, versions
 from gradclip.backends.tensorflow.containers import TensorFlowContainers
 from gradclip.backends.tensorflow.distributed import TensorFlowDistributed
-from gradclip.dtypes import WIDE
-from gradclip.errors import GradclipError, NotWritableError, ShapeError, TensorTypeError
-from gradclip.lane import Lane
-from gradclip.mistakes import is_keras_variable, keras_variable
+from gradclip.core.backend import Backend, Tensor
+from gradclip.core.dtypes import WIDE
+from gradclip.core.errors import GradclipError, NotWritableError, ShapeError, TensorTypeError
+from gradclip.core.lane import Lane
+from gradclip.core.mistakes import is_keras_variable, keras_variable
 
 __all__ = ["TensorFlowBackend"]
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradclip.backend import Backend, Tensor
 from gradclip.backends.tensorflow import versions
 from gradclip.backends.tensorflow.lanes import TensorFlowReference, is_accelerator, is_few, joined, parted, threads
-from gradclip.dtypes import WIDE, promote
-from gradclip.lane import Into, Lane
-from gradclip.ranges import NARROW, RIGHT
+from gradclip.core.backend import Backend, Tensor
+from gradclip.core.dtypes import WIDE, promote
+from gradclip.core.lane import Into, Lane
+from gradclip.core.ranges import NARROW, RIGHT
 
 __all__ = ["AcceleratorGraphLane", "GraphLane", "XlaLane", "traced"]
 

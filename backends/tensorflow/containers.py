@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from gradclip.backends.tensorflow.versions import TENSORS
-from gradclip.containers import Containers
+from gradclip.core.containers import Containers
 
 __all__ = ["TensorFlowContainers"]
 

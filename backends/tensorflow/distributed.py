@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from gradclip.errors import message
-from gradclip.parts import Distributed
+from gradclip.core.errors import message
+from gradclip.core.parts import Distributed
 
 __all__ = ["TensorFlowDistributed"]
 

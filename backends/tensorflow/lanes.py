@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gradclip.backend import Backend, Tensor
 from gradclip.backends.host import arrays, kernels
 from gradclip.backends.host.lane import HostLane
 from gradclip.backends.host.threads import cores
 from gradclip.backends.tensorflow import versions
-from gradclip.dtypes import FLOATS, WIDE, promote
-from gradclip.lane import Into, Lane
-from gradclip.reference import Reference
+from gradclip.core.backend import Backend, Tensor
+from gradclip.core.dtypes import FLOATS, WIDE, promote
+from gradclip.core.lane import Into, Lane
+from gradclip.core.reference import Reference
 
 __all__ = ["TensorFlowReference", "eager", "is_accelerator", "is_few", "is_on_host", "joined", "parted", "threads"]
 

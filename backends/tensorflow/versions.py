@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gradclip.versions import check_version
+from gradclip.core.versions import check_version
 
 __all__ = ["TENSORS", "as_tensor", "is_recording", "is_traced_by_xla", "source"]
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gradclip.backend import Backend, Tensor
 from gradclip.backends.host.lane import FUSED
 from gradclip.backends.torch import compiled, lanes, versions
 from gradclip.backends.torch.distributed import TorchDistributed
-from gradclip.containers import Containers
-from gradclip.errors import DTypeError, NotWritableError
-from gradclip.lane import Lane
-from gradclip.memory import Layout, layout
+from gradclip.core.backend import Backend, Tensor
+from gradclip.core.containers import Containers
+from gradclip.core.errors import DTypeError, NotWritableError
+from gradclip.core.lane import Lane
+from gradclip.core.memory import Layout, layout
 
 if TYPE_CHECKING:
-    from gradclip.backends.torch.step import step_pre_hook
+    from gradclip.backends.torch.slot import step_pre_hook
 
 __all__ = ["TorchBackend", "step_pre_hook"]
 
@@ -29,7 +29,7 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items() if str(dtype) == f"torc
 
 def __getattr__(name: str) -> Any:
     if name == "step_pre_hook":  # it is above the engine, which a backend does not import
-        from gradclip.backends.torch.step import step_pre_hook
+        from gradclip.backends.torch.slot import step_pre_hook
 
         return step_pre_hook
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

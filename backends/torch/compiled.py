@@ -13,18 +13,18 @@ from typing import Any
 
 import torch
 
-from gradclip import norms
-from gradclip.backend import Backend, Tensor
 from gradclip.backends.host import kernels
 from gradclip.backends.torch import versions
 from gradclip.backends.torch.lanes import TorchHostLane, is_dense
-from gradclip.dtypes import normal_factors, promote
-from gradclip.errors import ArgumentError
-from gradclip.lane import Into
-from gradclip.memory import first_overlap, layout, shared_elements
-from gradclip.ranges import NARROW
-from gradclip.reference import Reference
-from gradclip.tracing import constant
+from gradclip.core import norms
+from gradclip.core.backend import Backend, Tensor
+from gradclip.core.dtypes import normal_factors, promote
+from gradclip.core.errors import ArgumentError
+from gradclip.core.lane import Into
+from gradclip.core.memory import first_overlap, layout, shared_elements
+from gradclip.core.ranges import NARROW
+from gradclip.core.reference import Reference
+from gradclip.core.tracing import constant
 
 __all__ = ["CompiledLane", "are_clear", "check_between_graphs", "is_ordinary", "is_transformed", "takes"]
 

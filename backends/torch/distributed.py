@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from gradclip.backend import Tensor
 from gradclip.backends.torch import versions
-from gradclip.errors import ArgumentError, page
-from gradclip.parts import Distributed, Parts, Processes
+from gradclip.core.backend import Tensor
+from gradclip.core.errors import ArgumentError, page
+from gradclip.core.parts import Distributed, Parts, Processes
 
 __all__ = ["TorchDistributed"]
 

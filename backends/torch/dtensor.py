@@ -11,11 +11,11 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from gradclip.backend import Tensor
 from gradclip.backends.torch import lanes, late, versions
 from gradclip.backends.torch.placements import SPLIT, DTensor, Kind, Partial, Replicate, check, group_along, summed, sums_of
-from gradclip.errors import ArgumentError, page
-from gradclip.parts import Parts, Processes
+from gradclip.core.backend import Tensor
+from gradclip.core.errors import ArgumentError, page
+from gradclip.core.parts import Parts, Processes
 
 _HERE = torch.empty(0)
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 
-from gradclip.backend import Backend, Tensor
 from gradclip.backends.host import kernels
 from gradclip.backends.host.lane import HostLane
 from gradclip.backends.host.threads import OpenMP
 from gradclip.backends.torch import versions
-from gradclip.dtypes import is_one_factor, promote
-from gradclip.lane import Into, Lane
-from gradclip.memory import first_overlap
-from gradclip.norms import combine
-from gradclip.reference import Reference
+from gradclip.core.backend import Backend, Tensor
+from gradclip.core.dtypes import is_one_factor, promote
+from gradclip.core.lane import Into, Lane
+from gradclip.core.memory import first_overlap
+from gradclip.core.norms import combine
+from gradclip.core.reference import Reference
 
 __all__ = ["ForeachLane", "TorchHostLane", "chosen", "has_address", "in_range", "is_dense"]
 

@@ -1,6 +1,6 @@
 """PyTorch gradients that are placed otherwise than their parameters, or that some processes lack.
 
-Which processes have them is known only after the processes have told each other: see :mod:`gradclip.sharding.agreement`.
+Which processes have them is known only after the processes have told each other: see :mod:`gradclip.core.sharding.agreement`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from gradclip.backend import Tensor
 from gradclip.backends.torch.placements import SPLIT, DTensor, Kind, Replicate, check, summed, text_of, total
-from gradclip.errors import ArgumentError, page
-from gradclip.parts import Found, Place
+from gradclip.core.backend import Tensor
+from gradclip.core.errors import ArgumentError, page
+from gradclip.core.parts import Found, Place
 
 __all__ = ["described", "odd", "refused", "told_by", "values"]
 

@@ -9,9 +9,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from gradclip.backend import Tensor
 from gradclip.backends.torch import versions
-from gradclip.errors import ArgumentError
+from gradclip.core.backend import Tensor
+from gradclip.core.errors import ArgumentError
 
 __all__ = ["SPLIT", "DTensor", "Kind", "Partial", "Replicate", "check", "group_along", "summed", "sums_of", "text_of", "total"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from gradclip.tracing import constant
-from gradclip.versions import check_version
+from gradclip.core.tracing import constant
+from gradclip.core.versions import check_version
 
 __all__ = [
     "DEEPSPEED",

@@ -9,8 +9,8 @@ from typing import Any
 
 import gradclip
 from benchmarks.case import Function, Kind, Maker
+from gradclip.core.rule import Scope
 from gradclip.natives import Applied, Native
-from gradclip.rule import Scope
 
 __all__ = ["functions", "kind", "own", "resolved"]
 

@@ -18,7 +18,7 @@ import lists
 
 import gradclip
 from gradclip import dialects
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 from gradclip.explain import Explanation, explain
 from gradclip.natives.model import NO_EFFECT
 
@@ -76,7 +76,7 @@ def answer(question: str) -> str:
     try:
         return json.dumps(_answer(**json.loads(question)))
     except Exception as error:  # any error: the page shows it and takes the next question
-        text = str(error) if isinstance(error, gradclip.errors.GradclipError) else f"{type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, gradclip.core.errors.GradclipError) else f"{type(error).__name__}: {error}"
         return json.dumps({"error": text})
 
 

@@ -13,14 +13,14 @@ from importlib import util
 from typing import Any
 
 import gradclip
-from gradclip import registry
-from gradclip.backend import Backend, Tensor, number
 from gradclip.commands import children
 from gradclip.commands.common import print_json
+from gradclip.core import registry
+from gradclip.core.backend import Backend, Tensor, number
+from gradclip.core.dtypes import COMPLEX, FLOATS, WIDE
+from gradclip.core.errors import VersionError
+from gradclip.core.versions import FRAMEWORKS, standing
 from gradclip.dialects import torch as dialect
-from gradclip.dtypes import COMPLEX, FLOATS, WIDE
-from gradclip.errors import VersionError
-from gradclip.versions import FRAMEWORKS, standing
 
 __all__ = ["DESCRIPTION", "EPILOG", "add_options", "describe", "main", "survey"]
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gradclip import isolation
+from gradclip.core import isolation
 
 __all__ = ["Message", "channel", "ending", "messages", "run", "start", "told", "two_at_a_time", "variables_of"]
 

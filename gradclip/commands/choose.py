@@ -7,9 +7,9 @@ import json
 import math
 import sys
 
-from gradclip.advice import Choice, choose
 from gradclip.commands.choose_logs import read_log
-from gradclip.errors import ArgumentError, shown
+from gradclip.core.errors import ArgumentError, shown
+from gradclip.steps.advice import Choice, choose
 
 __all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
 

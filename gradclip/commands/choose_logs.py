@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gradclip.errors import ArgumentError, shown
+from gradclip.core.errors import ArgumentError, shown
 
 __all__ = ["LogError", "read_log"]
 

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from importlib import util
 from typing import Any
 
-from gradclip import __version__, isolation, spelling
+from gradclip import __version__
 from gradclip.commands.help import HelpFormatter
-from gradclip.errors import GradclipError, message
+from gradclip.core import isolation, spelling
+from gradclip.core.errors import GradclipError, message
 
 __all__ = ["main"]
 

@@ -7,7 +7,7 @@ import math
 from importlib import util
 from typing import Any
 
-from gradclip.errors import GradclipError
+from gradclip.core.errors import GradclipError
 
 __all__ = ["finite", "print_json", "require"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradclip.commands.common import require
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 
 if TYPE_CHECKING:
     from gradclip.conformance.cases import Plan

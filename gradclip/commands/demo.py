@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, field
 from importlib import util
 from typing import TYPE_CHECKING, Any
 
-from gradclip import registry
 from gradclip.commands import children, demo_story
 from gradclip.commands.common import print_json
 from gradclip.commands.demo_story import Story
-from gradclip.errors import GradclipError, shown
-from gradclip.rule import Rule
+from gradclip.core import registry
+from gradclip.core.errors import GradclipError, shown
+from gradclip.core.rule import Rule
 
 if TYPE_CHECKING:
     from gradclip.commands.demo_report import Shown

@@ -14,10 +14,10 @@ from rich.text import Text
 
 import gradclip
 from gradclip import dialects
-from gradclip.errors import counted
+from gradclip.core.errors import counted
 
 if TYPE_CHECKING:
-    from gradclip.code.model import Site
+    from gradclip.source.model import Site
 
 __all__ = ["PROGRAM", "findings", "show"]
 
@@ -70,7 +70,7 @@ def findings() -> list[Site] | None:
     if util.find_spec("libcst") is None or util.find_spec("pathspec") is None:
         return None
     from gradclip import lint
-    from gradclip.code.model import Verdict
+    from gradclip.source.model import Verdict
 
     return [site for site in lint.of_source(PROGRAM) if site.outcome is Verdict.MANUAL]
 

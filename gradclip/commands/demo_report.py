@@ -13,8 +13,8 @@ from rich.text import Text
 
 from gradclip.commands import demo, demo_alone
 from gradclip.commands.demo_story import Story, Training
-from gradclip.errors import counted
-from gradclip.rule import Scope
+from gradclip.core.errors import counted
+from gradclip.core.rule import Scope
 
 __all__ = ["Shown", "show"]
 

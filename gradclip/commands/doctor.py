@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gradclip.commands.common import print_json
-from gradclip.errors import ArgumentError, shown
+from gradclip.core.errors import ArgumentError, shown
 
 __all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
 
@@ -74,7 +74,7 @@ def main(options: argparse.Namespace) -> int:
     from gradclip.doctor.recorder import Recorder
     from gradclip.doctor.report import Report
     from gradclip.doctor.threads import Leaving
-    from gradclip.monitor import picture
+    from gradclip.steps.monitor import picture
 
     if (options.script is None) == (options.module is None):
         hint = "gradclip doctor train.py, or gradclip doctor -m package.train; the script's own arguments follow --."

@@ -64,10 +64,10 @@ def main(options: argparse.Namespace) -> int:
 
 def _code(code: str) -> tuple[str, dict[str, Any]]:
     """The meaning of a code of a place in code or of a finding of the doctor; a prefix lists its codes."""
-    from gradclip.code.codes import CODES, Code, listed
+    from gradclip.core.errors import more
     from gradclip.doctor.table import KINDS
-    from gradclip.errors import more
     from gradclip.explain.call import CallError
+    from gradclip.source.codes import CODES, Code, listed
 
     found = {**listed(code), **{kind.code: kind.title for kind in KINDS.values() if kind.code.startswith(code)}}
     if len(code) < len("GM1") and found:

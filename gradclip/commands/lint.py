@@ -50,8 +50,8 @@ def main(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("lint", "migrate", "libcst", "pathspec", "rich")
     from gradclip import lint  # imported here, after the check for missing packages
-    from gradclip.code import files, interrupts, runner
     from gradclip.migrate import output
+    from gradclip.source import files, interrupts, runner
 
     first = arguments.paths[0]
     try:
@@ -83,7 +83,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _chosen(arguments: argparse.Namespace, said: dict[str, list[str]]) -> list[str]:
     """The selected codes; the command line overrides the file."""
-    from gradclip.code.codes import RULES
+    from gradclip.source.codes import RULES
 
     select = _codes(arguments.select) if arguments.select is not None else said.get("select", [])
     ignore = _codes(arguments.ignore) if arguments.ignore is not None else said.get("ignore", [])

@@ -8,13 +8,13 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
-from gradclip.code.model import FRAMEWORKS, Options
 from gradclip.commands.common import require
-from gradclip.errors import GradclipError, shown
+from gradclip.core.errors import GradclipError, shown
+from gradclip.source.model import FRAMEWORKS, Options
 
 if TYPE_CHECKING:
-    from gradclip.code.runner import Request
     from gradclip.migrate.output import Report
+    from gradclip.source.runner import Request
 
 __all__ = ["DESCRIPTION", "EPILOG", "MigrateError", "add_options", "jobs", "main"]
 
@@ -115,7 +115,7 @@ def jobs(value: str) -> int:
 def main(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("migrate", "migrate", "libcst", "pathspec", "rich")
-    from gradclip.code import interrupts, runner  # imported here, after the check for missing packages
+    from gradclip.source import interrupts, runner  # imported here, after the check for missing packages
 
     _check_codes(arguments)
     options = Options(
@@ -136,8 +136,8 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _check_codes(arguments: argparse.Namespace) -> None:
-    from gradclip.code.codes import CODES
     from gradclip.natives import BY_CODE
+    from gradclip.source.codes import CODES
 
     for option in ("select", "ignore"):
         given = sorted(getattr(arguments, option))
@@ -148,8 +148,8 @@ def _check_codes(arguments: argparse.Namespace) -> None:
 
 
 def _files(arguments: argparse.Namespace, request: Request) -> int:
-    from gradclip.code import files, project, runner
     from gradclip.migrate import codemod, output
+    from gradclip.source import files, project, runner
 
     try:
         request = replace(request, about=project.survey(files.discover(arguments.paths, arguments.exclude)))
@@ -175,8 +175,8 @@ def _files(arguments: argparse.Namespace, request: Request) -> int:
 
 def _standard_input(arguments: argparse.Namespace, request: Request) -> int:
     """With ``--write`` the source goes to standard output, changed or not, and all messages to standard error."""
-    from gradclip.code import disk, runner
     from gradclip.migrate import codemod
+    from gradclip.source import disk, runner
 
     if len(arguments.paths) > 1:
         raise MigrateError("Standard input is one source.", " ".join(arguments.paths), "give - alone.")

@@ -12,7 +12,7 @@ import gradclip
 from gradclip import dialects
 from gradclip.conformance.array import DTYPES
 from gradclip.conformance.target import FEATURES, MEMBERS, OPERATIONS, OPTIONS, ComposedTarget, Run, Target, load_arrays
-from gradclip.errors import ArgumentError, GradclipError
+from gradclip.core.errors import ArgumentError, GradclipError
 from gradclip.natives import Applied, Native
 
 __all__ = ["claims_of", "features_of", "gradclip_target", "native_target", "natives_of", "scoped"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 
 __all__ = ["arrays_of", "chosen"]
 

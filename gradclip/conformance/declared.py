@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gradclip.errors import ArgumentError, shown
+from gradclip.core.errors import ArgumentError, shown
 
 __all__ = ["check_cases", "check_targets", "read_xfails", "reasons_of", "shipped_xfails", "xfails_of_run"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gradclip.conformance.specification import Specification
-from gradclip.errors import ArgumentError, shown
+from gradclip.core.errors import ArgumentError, shown
 
 __all__ = ["PROPERTIES", "check_limit", "load_limit"]
 

@@ -12,7 +12,7 @@ import gradclip
 from gradclip.conformance.calling import FORMS, HELD, TAKES, bound, formed, main_of, options_of, required_roles, role_of
 from gradclip.conformance.target import DEFAULT_CLAIMS, OPERATIONS, ComposedTarget, load_arrays, named_like
 from gradclip.conformance.timed import Hung, Timed
-from gradclip.errors import ArgumentError, ArgumentTypeError
+from gradclip.core.errors import ArgumentError, ArgumentTypeError
 from gradclip.natives import Applied
 
 __all__ = ["FunctionTarget", "function_target"]

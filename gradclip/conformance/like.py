@@ -10,7 +10,7 @@ from gradclip.conformance.cases import Case, Plan
 from gradclip.conformance.declared import shipped_xfails
 from gradclip.conformance.load import Vector
 from gradclip.conformance.specification import NATIVES
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 
 __all__ = ["as_native"]
 

@@ -11,7 +11,7 @@ from typing import Any
 from gradclip.conformance.array import Array, number_from_json
 from gradclip.conformance.check_vectors import SHIPPED, validators, wrong_with_file, wrong_with_vector
 from gradclip.conformance.compare import Outcome
-from gradclip.errors import GradclipError
+from gradclip.core.errors import GradclipError
 
 __all__ = [
     "SHIPPED",

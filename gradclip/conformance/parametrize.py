@@ -19,7 +19,7 @@ from gradclip.conformance.protocol import name_of
 from gradclip.conformance.report.text import describe
 from gradclip.conformance.report.view import explained
 from gradclip.conformance.result import Report, Result
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 
 __all__ = ["ConformanceCase", "NotConformant", "parametrize_with_checks"]
 

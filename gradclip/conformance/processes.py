@@ -16,7 +16,7 @@ from gradclip.conformance.engine import failed, judged, new_report
 from gradclip.conformance.result import Report, Result
 from gradclip.conformance.specification import Specification
 from gradclip.conformance.vector import Finding
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 
 __all__ = ["MOST_CRASHES", "Run", "Task", "report_of", "run_all"]
 

@@ -16,7 +16,7 @@ from gradclip.conformance.chosen import arrays_of
 from gradclip.conformance.function import function_target
 from gradclip.conformance.slots import makes_slot, slot_target
 from gradclip.conformance.target import OPERATIONS, dialect_of
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 from gradclip.natives.model import KERAS_BACKENDS
 
 __all__ = ["ARRAYS", "NATIVES", "Specification", "installed"]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from gradclip.conformance.array import DTYPES
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
+from gradclip.core.spelling import did_you_mean, nearest, same
 from gradclip.natives import OPERATIONS
-from gradclip.spelling import did_you_mean, nearest, same
 
 __all__ = [
     "DEFAULT_CLAIMS",

@@ -18,7 +18,7 @@ from gradclip.conformance.engine import new_report, run_plan
 from gradclip.conformance.like import as_native
 from gradclip.conformance.protocol import name_of
 from gradclip.conformance.specification import Specification
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 
 __all__: list[str] = []
 

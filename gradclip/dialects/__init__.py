@@ -8,9 +8,9 @@ from functools import cache
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from gradclip.core.rule import Rule
+from gradclip.core.spelling import did_you_mean, nearest, same, unknown
 from gradclip.dialects import keras, optax, paddle, tensorflow, torch
-from gradclip.rule import Rule
-from gradclip.spelling import did_you_mean, nearest, same, unknown
 
 __all__ = ["keras", "optax", "paddle", "tensorflow", "torch"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any, SupportsFloat
 
+from gradclip.core.rule import GLOBAL, TENSOR, EachRule, Rule, number_or_tensor
+from gradclip.core.tracing import untraced
+from gradclip.core.typed import Array, Limit
 from gradclip.dialects.torch import symmetric
-from gradclip.rule import GLOBAL, TENSOR, EachRule, Rule, number_or_tensor
-from gradclip.tracing import untraced
-from gradclip.typed import Array, Limit
 
 __all__ = ["clipnorm", "clipvalue", "global_clipnorm"]
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any, SupportsFloat
 
+from gradclip.core.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.core.rule import AXES, EXAMPLE, GLOBAL, TENSOR, EachRule, Rule, number_or_tensor
+from gradclip.core.tracing import untraced
+from gradclip.core.typed import Array, Limit
 from gradclip.dialects.tensorflow import axes_tuple
 from gradclip.dialects.torch import symmetric
-from gradclip.errors import ArgumentError, ArgumentTypeError, shown
-from gradclip.rule import AXES, EXAMPLE, GLOBAL, TENSOR, EachRule, Rule, number_or_tensor
-from gradclip.tracing import untraced
-from gradclip.typed import Array, Limit
 
 __all__ = ["adaptive_grad_clip", "clip", "clip_by_block_rms", "clip_by_global_norm", "per_example_global_norm_clip"]
 

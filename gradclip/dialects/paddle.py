@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from typing import SupportsFloat
 
+from gradclip.core.errors import ArgumentError
+from gradclip.core.rule import GLOBAL, TENSOR, VALUE, EachRule, Rule, number_or_tensor
+from gradclip.core.tracing import untraced
+from gradclip.core.typed import Array, Limit
 from gradclip.dialects import torch
-from gradclip.errors import ArgumentError
-from gradclip.rule import GLOBAL, TENSOR, VALUE, EachRule, Rule, number_or_tensor
-from gradclip.tracing import untraced
-from gradclip.typed import Array, Limit
 
 __all__ = ["clip_grad_by_global_norm", "clip_grad_by_norm", "clip_grad_by_value", "clip_grad_norm", "clip_grad_value"]
 

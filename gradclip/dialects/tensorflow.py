@@ -9,10 +9,10 @@ import operator
 from collections.abc import Iterable
 from typing import Any, SupportsFloat
 
-from gradclip.errors import ArgumentTypeError, shown
-from gradclip.rule import AXES, GLOBAL, TENSOR, VALUE, EachRule, Rule, number_or_tensor
-from gradclip.tracing import untraced
-from gradclip.typed import Array, Limit
+from gradclip.core.errors import ArgumentTypeError, shown
+from gradclip.core.rule import AXES, GLOBAL, TENSOR, VALUE, EachRule, Rule, number_or_tensor
+from gradclip.core.tracing import untraced
+from gradclip.core.typed import Array, Limit
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value"]
 

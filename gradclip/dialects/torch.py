@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, SupportsFloat
 
-from gradclip.errors import ArgumentError, ArgumentTypeError, shown
-from gradclip.rule import GLOBAL, VALUE, EachRule, Rule, number_or_tensor
-from gradclip.tracing import untraced
-from gradclip.typed import Array, Limit
+from gradclip.core.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.core.rule import GLOBAL, VALUE, EachRule, Rule, number_or_tensor
+from gradclip.core.tracing import untraced
+from gradclip.core.typed import Array, Limit
 
 __all__ = ["clip_grad_norm", "clip_grad_value"]
 

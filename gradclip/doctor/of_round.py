@@ -11,7 +11,7 @@ from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Write, Zero
 from gradclip.doctor.places import Place
 from gradclip.doctor.rounds import Round
 from gradclip.doctor.run import Found, Run, many
-from gradclip.monitor.text import short
+from gradclip.steps.monitor.text import short
 
 __all__ = ["found"]
 

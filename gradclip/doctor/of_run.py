@@ -6,14 +6,14 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from gradclip.advice import choose
-from gradclip.advice.divergence import diverged_at
 from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Skip, Step, Write, Zero
 from gradclip.doctor.places import Place
 from gradclip.doctor.rounds import Round
 from gradclip.doctor.run import ENOUGH, Found, Run, many
 from gradclip.doctor.sketch import sketch
-from gradclip.monitor.text import short
+from gradclip.steps.advice import choose
+from gradclip.steps.advice.divergence import diverged_at
+from gradclip.steps.monitor.text import short
 
 __all__ = ["advised", "found", "notes"]
 

@@ -1,4 +1,4 @@
-"""Watches gradclip's own clips, of every framework: they all go through ``gradclip.engine.run``."""
+"""Watches gradclip's own clips, of every framework: they all go through ``gradclip.core.engine.run``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gradclip import engine
+from gradclip.core import engine
+from gradclip.core.engine import Options
+from gradclip.core.gradients import Gradients, open_
+from gradclip.core.groups import Rules
+from gradclip.core.rule import Rule, Scope
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.watch import Request, Watch
-from gradclip.engine import Options
-from gradclip.gradients import Gradients, open_
-from gradclip.groups import Rules
-from gradclip.rule import Rule, Scope
 
 __all__ = ["start"]
 

@@ -12,8 +12,8 @@ import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from gradclip.core.errors import ArgumentError
 from gradclip.doctor.recorder import EnoughSteps
-from gradclip.errors import ArgumentError
 
 __all__ = ["Ended", "run"]
 

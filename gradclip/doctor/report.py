@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gradclip.core.errors import more
 from gradclip.doctor.events import Clip, Step, Unwatched
 from gradclip.doctor.findings import Diagnosis, Finding, diagnosis
 from gradclip.doctor.hints import hint
@@ -17,8 +18,7 @@ from gradclip.doctor.program import Ended
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.rounds import Round, rounds
 from gradclip.doctor.timeline import timeline
-from gradclip.errors import more
-from gradclip.monitor import Monitor
+from gradclip.steps.monitor import Monitor
 
 __all__ = ["SCHEMA", "Report", "Shares"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gradclip.monitor.text import short
+from gradclip.steps.monitor.text import short
 
 __all__ = ["sketch"]
 

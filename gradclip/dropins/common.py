@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradclip import registry
-from gradclip.dtypes import norm_dtype
-from gradclip.gradients import Gradients
-from gradclip.result import Outcome, dtype_of_all
+from gradclip.core import registry
+from gradclip.core.dtypes import norm_dtype
+from gradclip.core.gradients import Gradients
+from gradclip.core.result import Outcome, dtype_of_all
 
 __all__ = ["as_tensor"]
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self, SupportsFloat, TypeVar
 
-from gradclip.check import is_writable
-from gradclip.containers import wanted
+from gradclip.core.check import is_writable
+from gradclip.core.containers import wanted
+from gradclip.core.engine import Options, run
+from gradclip.core.errors import TensorTypeError
+from gradclip.core.gradients import Gradients, open_
+from gradclip.core.lane import Into
+from gradclip.core.registry import as_float, home
+from gradclip.core.result import ClipResult, last
+from gradclip.core.rule import Rule, follows_run
+from gradclip.core.tracing import untraced
+from gradclip.core.typed import Limit
 from gradclip.dialects import paddle as dialect
-from gradclip.engine import Options, run
-from gradclip.errors import TensorTypeError
-from gradclip.gradients import Gradients, open_
-from gradclip.lane import Into
-from gradclip.registry import as_float, home
-from gradclip.result import ClipResult, last
-from gradclip.rule import Rule, follows_run
-from gradclip.tracing import untraced
-from gradclip.typed import Limit
 
 if TYPE_CHECKING:  # what an optimizer's grad_clip= takes; where Paddle is imported, __new__ makes one
     from paddle.nn.clip import ClipGradBase

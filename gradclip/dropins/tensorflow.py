@@ -6,17 +6,15 @@ import math
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from gradclip.containers import DEEPEST, nested_too_deep
-from gradclip.dialects import tensorflow as dialect
-from gradclip.dropins.common import as_tensor
-from gradclip.dtypes import COMPLEX, INTEGERS, WIDE
-from gradclip.engine import UNKNOWN, Options, run
-from gradclip.errors import GradclipError, TensorTypeError
-from gradclip.gradients import Gradients, open_, refusal
-from gradclip.registry import find, home, widened
-from gradclip.rule import Rule
-from gradclip.tracing import untraced
-from gradclip.typed import (
+from gradclip.core.containers import DEEPEST, nested_too_deep
+from gradclip.core.dtypes import COMPLEX, INTEGERS, WIDE
+from gradclip.core.engine import UNKNOWN, Options, run
+from gradclip.core.errors import GradclipError, TensorTypeError
+from gradclip.core.gradients import Gradients, open_, refusal
+from gradclip.core.registry import find, home, widened
+from gradclip.core.rule import Rule
+from gradclip.core.tracing import untraced
+from gradclip.core.typed import (
     Array,
     ArrayT,
     JaxT,
@@ -33,9 +31,11 @@ from gradclip.typed import (
     X,
     Y,
 )
+from gradclip.dialects import tensorflow as dialect
+from gradclip.dropins.common import as_tensor
 
 if TYPE_CHECKING:
-    from gradclip.typed import JaxNorm, NumpyTotal, PaddleNorm, TensorflowNorm, TorchNorm
+    from gradclip.core.typed import JaxNorm, NumpyTotal, PaddleNorm, TensorflowNorm, TorchNorm
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]
 

@@ -11,18 +11,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, SupportsFloat, overload
 
-from gradclip import registry
+from gradclip.core import registry
+from gradclip.core.engine import Options, run
+from gradclip.core.errors import TensorTypeError
+from gradclip.core.gradients import Gradients, Holders, made, open_
+from gradclip.core.groups import Shards
+from gradclip.core.tracing import untraced
+from gradclip.core.typed import Array, Grads, Leaf, Limit, Nest, PaddleT, X, Y
 from gradclip.dialects.torch import clip_grad_norm, clip_grad_value
 from gradclip.dropins.common import as_tensor
-from gradclip.engine import Options, run
-from gradclip.errors import TensorTypeError
-from gradclip.gradients import Gradients, Holders, made, open_
-from gradclip.groups import Shards
-from gradclip.tracing import untraced
-from gradclip.typed import Array, Grads, Leaf, Limit, Nest, PaddleT, X, Y
 
 if TYPE_CHECKING:
-    from gradclip.typed import PaddleNorm
+    from gradclip.core.typed import PaddleNorm
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gradclip.errors import GradclipError, message
+from gradclip.core.errors import GradclipError, message
+from gradclip.core.rule import Rule
 from gradclip.explain.names import EXAMPLE, CallError, Named, NoKeywordError, NoNameError, meaning
 from gradclip.natives import BY_CODE, DIALECTS, KEYWORDS, Kind, Native
 from gradclip.natives.meaning import UNKNOWN, dialect_arguments, value_of
 from gradclip.natives.model import NO_EFFECT
-from gradclip.rule import Rule
 
 __all__ = ["Call", "CallError", "find", "with_limit"]
 

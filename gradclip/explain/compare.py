@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from gradclip.core.rule import Rule, Scope
 from gradclip.explain import words
 from gradclip.explain.call import Call, CallError, find, with_limit
 from gradclip.natives import Kind
 from gradclip.natives.numbers import Numbers, clipped, shown, total_norm
-from gradclip.rule import Rule, Scope
 
 __all__ = ["Comparison", "Difference", "Example", "compare"]
 

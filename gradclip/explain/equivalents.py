@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from gradclip.core.rule import Scope
 from gradclip.explain import words
 from gradclip.explain.call import Call
 from gradclip.explain.differences import differences
@@ -15,7 +16,6 @@ from gradclip.natives.meaning import dialect_arguments, value_of
 from gradclip.natives.model import NO_EFFECT
 from gradclip.natives.nearest import FRAMEWORKS, Match, Wanted, nearest
 from gradclip.natives.targets import Target, targets
-from gradclip.rule import Scope
 
 __all__ = [
     "EXACT",

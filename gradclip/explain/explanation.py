@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gradclip.core.rule import Rule
 from gradclip.explain import words
 from gradclip.explain.call import Call, find
 from gradclip.explain.equivalents import Equivalent, equivalents, rule_code
 from gradclip.natives import BY_DIALECT, Kind, Native
-from gradclip.rule import Rule
 
 __all__ = ["Edge", "Explanation", "explain"]
 

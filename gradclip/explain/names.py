@@ -9,11 +9,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
+from gradclip.core.spelling import same
 from gradclip.natives import BY_DIALECT, BY_NAME, DIALECTS, KEYWORDS, NATIVES, Native
 from gradclip.natives.libraries import library, other
 from gradclip.natives.targets import targets
-from gradclip.spelling import same
 
 __all__ = ["EXAMPLE", "CallError", "Named", "NoKeywordError", "NoNameError", "meaning"]
 

@@ -7,12 +7,12 @@ import inspect
 import math
 from collections.abc import Mapping
 
-from gradclip.errors import GradclipError
+from gradclip.core.errors import GradclipError
+from gradclip.core.rule import Rule, Scope
 from gradclip.explain.call import Call, with_limit
 from gradclip.natives import DIALECTS, Kind, Native
 from gradclip.natives.meaning import dialect_arguments
 from gradclip.natives.model import LOWER, UPPER
-from gradclip.rule import Rule, Scope
 
 __all__ = ["BOUNDS", "EDGES", "bounds", "edges", "epsilon", "formula", "known_norm", "negative", "returns", "scope", "sources"]
 

@@ -7,12 +7,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradclip.backend import Backend
-from gradclip.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.core.backend import Backend
+from gradclip.core.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.core.registry import as_float, find
+from gradclip.core.rule import GLOBAL, TENSOR, Rule, number_or_tensor
 from gradclip.limits.arithmetic import arithmetic, numbers, tensors
 from gradclip.limits.saved import check_count, check_state, initial, loaded
-from gradclip.registry import as_float, find
-from gradclip.rule import GLOBAL, TENSOR, Rule, number_or_tensor
 
 __all__ = ["Adaptive"]
 

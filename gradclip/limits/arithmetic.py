@@ -7,11 +7,11 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
 
-from gradclip.backend import Backend, Tensor
-from gradclip.dtypes import LARGEST
-from gradclip.errors import ArgumentTypeError, shown
-from gradclip.monitor.pure import EDGES
-from gradclip.registry import find
+from gradclip.core.backend import Backend, Tensor
+from gradclip.core.dtypes import LARGEST
+from gradclip.core.errors import ArgumentTypeError, shown
+from gradclip.core.registry import find
+from gradclip.steps.monitor.pure import EDGES
 
 __all__ = ["Floats", "Tensors", "arithmetic", "numbers", "tensors"]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 from gradclip.limits.arithmetic import Floats, Tensors, arithmetic
 
 __all__ = ["Following", "Limit"]

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gradclip.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.core.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.limits.arithmetic import Floats, Tensors, arithmetic
 from gradclip.limits.protocol import Following, State
-from gradclip.monitor.pure import EDGES
+from gradclip.steps.monitor.pure import EDGES
 
 __all__ = [
     "AdaGC",

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from gradclip.backend import Backend
-from gradclip.dtypes import is_real
-from gradclip.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.core.backend import Backend
+from gradclip.core.dtypes import is_real
+from gradclip.core.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.core.registry import find
 from gradclip.limits.arithmetic import numbers
-from gradclip.monitor.stored import Stored, is_number
-from gradclip.registry import find
+from gradclip.limits.stored import Stored, is_number
 
 __all__ = ["check_count", "check_state", "initial", "loaded"]
 

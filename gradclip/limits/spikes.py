@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from gradclip.errors import ArgumentError, shown
+from gradclip.core.errors import ArgumentError, shown
 from gradclip.limits.arithmetic import Floats, Tensors
 from gradclip.limits.protocol import Following, State
 

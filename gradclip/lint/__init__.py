@@ -1,4 +1,4 @@
-"""Mistakes in any code that clips gradients, whether it will be migrated or not. ``gradclip.code.traps`` finds them.
+"""Mistakes in any code that clips gradients, whether it will be migrated or not. ``gradclip.source.traps`` finds them.
 
 ``reading`` asks for them, ``settings`` reads the user's choice, and ``output`` writes what was found.
 """

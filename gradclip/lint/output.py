@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
-from gradclip.code.codes import RULES, Code
-from gradclip.code.files import harmless
-from gradclip.code.model import Verdict
-from gradclip.code.runner import FileResult
-from gradclip.errors import counted, more
+from gradclip.core.errors import counted, more
+from gradclip.source.codes import RULES, Code
+from gradclip.source.files import harmless
+from gradclip.source.model import Verdict
+from gradclip.source.runner import FileResult
 
 __all__ = ["FORMATS", "Alarm", "alarms", "clips", "report"]
 

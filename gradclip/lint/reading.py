@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 
-from gradclip.code import runner, sites
-from gradclip.code.files import Found
-from gradclip.code.model import Options, Site
+from gradclip.source import runner, sites
+from gradclip.source.files import Found
+from gradclip.source.model import Options, Site
 
 __all__ = ["of_source", "run"]
 

@@ -7,7 +7,7 @@ import tomllib
 from itertools import repeat
 from typing import Any
 
-from gradclip.code.files import harmless
+from gradclip.source.files import harmless
 
 __all__ = ["ConfigurationError", "configuration"]
 

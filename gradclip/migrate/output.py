@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from gradclip.code.files import harmless
-from gradclip.code.model import Verdict
-from gradclip.code.runner import FileResult, Place
-from gradclip.errors import counted
+from gradclip.core.errors import counted
+from gradclip.source.files import harmless
+from gradclip.source.model import Verdict
+from gradclip.source.runner import FileResult, Place
 
 __all__ = ["SCHEMA", "JsonReport", "Report", "TextReport", "Totals", "Waiting"]
 

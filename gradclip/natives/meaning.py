@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gradclip.core.rule import Rule, Scope
 from gradclip.dialects import parameters
 from gradclip.natives.model import Native
-from gradclip.rule import Rule, Scope
 
 __all__ = ["UNKNOWN", "dialect_arguments", "differences", "value_of"]
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from gradclip.core.errors import GradclipError
+from gradclip.core.rule import Rule, Scope
+from gradclip.core.spelling import same
 from gradclip.dialects import FUNCTIONS as DIALECTS
 from gradclip.dialects import parameters, required
-from gradclip.errors import GradclipError
-from gradclip.rule import Rule, Scope
-from gradclip.spelling import same
 
 __all__ = ["DIALECTS", "KERAS_BACKENDS", "NO_EFFECT", "Applied", "Kind", "Native"]
 

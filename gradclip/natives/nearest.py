@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from gradclip.core.errors import GradclipError
+from gradclip.core.rule import Rule
 from gradclip.dialects import parameters
-from gradclip.errors import GradclipError
 from gradclip.natives import NATIVES
 from gradclip.natives.meaning import UNKNOWN, differences, value_of
 from gradclip.natives.model import LOWER, NO_EFFECT, Applied, Native
-from gradclip.rule import Rule
 
 __all__ = ["FRAMEWORKS", "Match", "Wanted", "nearest"]
 

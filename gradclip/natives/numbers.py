@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradclip.coefficient import coefficient
-from gradclip.norms import combine
-from gradclip.rule import Rule, Scope
+from gradclip.core.coefficient import coefficient
+from gradclip.core.norms import combine
+from gradclip.core.rule import Rule, Scope
 
 __all__ = ["Numbers", "clipped", "factor", "norm", "shown", "total_norm"]
 

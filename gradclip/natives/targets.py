@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from gradclip.clip import __all__ as _general
+from gradclip.core.clip import __all__ as _general
 from gradclip.dialects import parameters
 from gradclip.dropins import paddle, tensorflow, torch
 from gradclip.natives import BY_DIALECT

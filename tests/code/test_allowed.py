@@ -8,7 +8,7 @@ import pytest
 from migrate.codemods import manual, migrate, rewritten
 
 from gradclip import lint
-from gradclip.code.model import Verdict
+from gradclip.source.model import Verdict
 
 TORCH = "import torch\nfrom torch.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_\n"
 TF = "import tensorflow as tf\n"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gradclip.code import files
-from gradclip.code.files import Found, PatternError, discover
+from gradclip.source import files
+from gradclip.source.files import Found, PatternError, discover
 
 Tree = Callable[..., None]
 

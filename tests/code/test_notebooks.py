@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradclip.code import spans
-from gradclip.code.magics import Magics
-from gradclip.code.model import Migrated, Options, Site, SourceError, Verdict
-from gradclip.code.notebook import Notebook
-from gradclip.code.runner import FileResult, Request, migrate_file
 from gradclip.migrate.codemod import migrate_source
+from gradclip.source import spans
+from gradclip.source.magics import Magics
+from gradclip.source.model import Migrated, Options, Site, SourceError, Verdict
+from gradclip.source.notebook import Notebook
+from gradclip.source.runner import FileResult, Request, migrate_file
 
 NEXT = "__gradclip_cell_{}__"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import libcst as cst
 import pytest
 
-from gradclip.code.source import Source, once
+from gradclip.source.source import Source, once
 
 PAIRS = Path(__file__).parents[1] / "migrate" / "pairs"
 

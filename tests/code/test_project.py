@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gradclip.code.files import discover
-from gradclip.code.project import survey
 from gradclip.commands import cli
+from gradclip.source.files import discover
+from gradclip.source.project import survey
 
 CLIP = (
     "import tensorflow as tf\n\ndef step(loss, v, tape):\n"

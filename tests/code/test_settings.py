@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from migrate import stand_in
 
-from gradclip.code.model import Options, Verdict
-from gradclip.code.runner import Request, migrate_file
-from gradclip.code.settings import report_settings
+from gradclip.source.model import Options, Verdict
+from gradclip.source.runner import Request, migrate_file
+from gradclip.source.settings import report_settings
 
 
 @pytest.mark.parametrize(

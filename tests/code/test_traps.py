@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from migrate.codemods import manual, migrate
 
-from gradclip.code.codes import CODES
+from gradclip.source.codes import CODES
 
 TORCH = "import torch\nfrom torch.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_\n"
 TF = "import tensorflow as tf\n"

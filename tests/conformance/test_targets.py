@@ -18,7 +18,7 @@ from gradclip.conformance.adapted import features_of
 from gradclip.conformance.array import COMPLEX, FLOATS, INTEGERS, rounded, spacing
 from gradclip.conformance.cases import plan
 from gradclip.conformance.target import FEATURES, OPERATIONS, load_arrays
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 
 LAYOUTS = {"transposed", "strided", "expanded"}
 #: features that no operation can use, because the framework has no such arrays; gradclip claims all others somewhere

@@ -15,8 +15,8 @@ from frameworks.jax import framework
 from oracle import ulps
 
 import gradclip
-from gradclip import registry
 from gradclip.backends.jax import JaxBackend, places, versions
+from gradclip.core import registry
 from gradclip.dialects import optax, tensorflow, torch
 
 pytestmark = pytest.mark.accuracy

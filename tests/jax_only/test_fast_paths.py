@@ -250,15 +250,15 @@ def test_slices_are_clipped_by_one_program_as_the_engine_clips_them(
         for got, exact in ((some[name], others[name]) for name in grads):
             assert (got.shape, got.dtype) == (exact.shape, exact.dtype)
             assert ulps(framework.read(got), framework.read(exact), "float32") <= 2
-    monkeypatch.setattr("gradclip.engine._selected", lambda *_: pytest.fail("the engine has run again"))
+    monkeypatch.setattr("gradclip.core.engine._selected", lambda *_: pytest.fail("the engine has run again"))
     gradclip.clip(grads, dataclasses.replace(rule, limit=0.3), params=params)
 
 
 def test_an_error_of_slices_names_the_gradient() -> None:
     grads, iterator = {"w": jnp.ones((2, 3))}, iter([jnp.ones((2, 3))])
-    with pytest.raises(gradclip.errors.ShapeError, match=r"axes=\[2\], shape=\(2, 3\).*w"):
+    with pytest.raises(gradclip.core.errors.ShapeError, match=r"axes=\[2\], shape=\(2, 3\).*w"):
         gradclip.clip(grads, tensorflow.clip_by_norm(1.0, axes=[2]))
-    with pytest.raises(gradclip.errors.ArgumentTypeError, match="needs the parameters"):
+    with pytest.raises(gradclip.core.errors.ArgumentTypeError, match="needs the parameters"):
         gradclip.clip(grads, optax.adaptive_grad_clip(0.01))
     result = gradclip.clip([2 * jnp.ones((2, 3))], optax.adaptive_grad_clip(0.01), params=iterator)
     assert float(result.norm[0].max()) > 1

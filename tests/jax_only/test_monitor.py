@@ -19,7 +19,7 @@ from gradclip import limits
 from gradclip.backends.jax import JaxBackend, gradient_transformation
 from gradclip.dialects import keras, torch
 from gradclip.dialects import optax as dialect
-from gradclip.monitor import values
+from gradclip.steps.monitor import values
 
 SIZES = [0.5, 3.0, 4.0, math.nan, 0.0, 12.0, 0.25] * 20
 RULE = torch.clip_grad_norm(1.0)

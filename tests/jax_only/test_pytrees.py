@@ -16,7 +16,7 @@ from jax.experimental import sparse
 from oracle import ulps
 
 import gradclip
-from gradclip import registry
+from gradclip.core import registry
 from gradclip.dialects import optax, tensorflow, torch
 
 

@@ -16,9 +16,9 @@ from oracle import ulps
 
 import gradclip
 from gradclip.backends.jax import gradient_transformation
+from gradclip.core.rule import Rule
 from gradclip.dialects import keras, paddle, tensorflow, torch
 from gradclip.dialects import optax as dialect
-from gradclip.rule import Rule
 
 pytestmark = pytest.mark.accuracy
 

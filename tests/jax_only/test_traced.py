@@ -15,8 +15,8 @@ from oracle import ulps
 from rules import functions
 
 import gradclip
+from gradclip.core.rule import Rule
 from gradclip.dialects import optax, tensorflow, torch
-from gradclip.rule import Rule
 
 pytestmark = pytest.mark.accuracy
 

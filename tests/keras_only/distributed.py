@@ -14,7 +14,8 @@ import keras
 import numpy as np
 from keras import distribution
 
-from gradclip import Adaptive, Group, clipped, errors, limits
+from gradclip import Adaptive, Group, clipped, limits
+from gradclip.core import errors
 from gradclip.dialects import keras as dialect
 from gradclip.dialects import optax
 

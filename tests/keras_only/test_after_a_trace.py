@@ -15,7 +15,8 @@ import pytest
 
 import gradclip
 from gradclip import dialects, limits
-from gradclip.backends.keras import compiled, versions
+from gradclip.backends.keras import versions
+from gradclip.backends.keras.slot import compiled
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
 ON = keras.backend.backend()

@@ -16,9 +16,9 @@ from oracle import ulps
 
 from gradclip import Rule
 from gradclip.backends.keras import clipped
+from gradclip.core.errors import GradclipError
 from gradclip.dialects import keras as dialect
 from gradclip.dialects import optax, tensorflow, torch
-from gradclip.errors import GradclipError
 
 # NumPy 2 warns about Keras whenever Keras reads one of its variables
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")

@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 
 from gradclip import lint
-from gradclip.code.codes import RULES
+from gradclip.source.codes import RULES
 
 PAGES = Path(__file__).parents[2] / "docs" / "lint"
 

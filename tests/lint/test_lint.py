@@ -20,11 +20,11 @@ from lint.lint_pages import PAGES, framework, programs
 
 import gradclip
 from gradclip import lint
-from gradclip.code.codes import RULES
-from gradclip.code.model import Options, Site, Verdict
 from gradclip.commands import cli
 from gradclip.migrate import output
 from gradclip.migrate.codemod import migrate_source
+from gradclip.source.codes import RULES
+from gradclip.source.model import Options, Site, Verdict
 
 TORCH = "import torch\nfrom torch.nn.utils import clip_grad_norm_, clip_grad_value_\n"
 TF = "import tensorflow as tf\n"

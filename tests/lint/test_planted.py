@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gradclip import lint
-from gradclip.code.codes import RULES
-from gradclip.code.model import Options, Verdict
 from gradclip.migrate.codemod import migrate_source
+from gradclip.source.codes import RULES
+from gradclip.source.model import Options, Verdict
 
 TEXT = Path(__file__).with_name("planted.txt").read_text(encoding="utf-8")
 PLANTED = dict(re.findall(r"^## (GM\d+ .*)\n((?:[-+ ] .*\n|\n)+)", TEXT, re.MULTILINE))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from gradclip.code.model import About, Migrated, Options, Verdict
 from gradclip.migrate.codemod import migrate_source
+from gradclip.source.model import About, Migrated, Options, Verdict
 
 __all__ = ["manual", "migrate", "options", "rewritten"]
 

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from gradclip.code.model import Migrated, Options, Site, SourceError, Verdict
+from gradclip.source.model import Migrated, Options, Site, SourceError, Verdict
 
 
 def migrate_source(source: str, options: Options) -> Migrated:

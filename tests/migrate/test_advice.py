@@ -8,8 +8,8 @@ import sys
 import pytest
 from migrate.codemods import migrate, rewritten
 
-from gradclip.code.model import SourceError
-from gradclip.code.notebook import Notebook
+from gradclip.source.model import SourceError
+from gradclip.source.notebook import Notebook
 
 SCALE = "    c = max_norm / (total_norm + 1e-6)\n    if c < 1:\n        for p in params:\n            p.grad.mul_(c)\n"
 #: a norm of gradients that is another by the time it divides

@@ -12,8 +12,8 @@ import pytest
 from migrate import between
 from migrate.codemods import migrate, rewritten
 
-from gradclip.code.model import Options, Verdict
 from gradclip.migrate.codemod import migrate_source
+from gradclip.source.model import Options, Verdict
 
 
 class Stats(dict[str, float]):

@@ -11,13 +11,13 @@ import pytest
 from launched import TIME_LIMIT
 from migrate.codemods import manual, migrate, options, rewritten
 
-from gradclip.code import codes
-from gradclip.code.model import SourceError
 from gradclip.commands import cli
+from gradclip.core.errors import more
 from gradclip.doctor.table import KINDS
-from gradclip.errors import more
 from gradclip.migrate.codemod import migrate_source
 from gradclip.natives import BY_NAME, NATIVES, Kind
+from gradclip.source import codes
+from gradclip.source.model import SourceError
 
 FRAMEWORKS = ("numpy", "torch", "tensorflow", "paddle", "jax", "optax", "keras")
 CALL = "import torch\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
@@ -239,7 +239,7 @@ def modules_after(code: str) -> set[str]:
 
 def test_migrating_imports_no_framework_and_no_backend() -> None:
     source = CALL + "import optax, keras\noptax.clip(1.0)\nkeras.optimizers.SGD(clipnorm=1.0)\n"
-    code = "from gradclip.migrate.codemod import migrate_source\nfrom gradclip.code.model import Options\n"
+    code = "from gradclip.migrate.codemod import migrate_source\nfrom gradclip.source.model import Options\n"
     code += f"migrated = migrate_source({source!r}, Options()).source\nassert 'gradclip.backends.keras' in migrated, migrated"
     modules = modules_after(code)
     assert not modules & set(FRAMEWORKS)

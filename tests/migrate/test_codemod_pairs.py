@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from migrate.codemods import options
 
-from gradclip.code.codes import CODES
-from gradclip.code.model import Verdict
 from gradclip.migrate.codemod import migrate_source
 from gradclip.natives import BY_CODE
 from gradclip.natives.targets import targets
+from gradclip.source.codes import CODES
+from gradclip.source.model import Verdict
 
 PAIRS = Path(__file__).parent / "pairs"
 NAMES = sorted(path.name for path in PAIRS.iterdir())

@@ -6,9 +6,9 @@ import libcst as cst
 import numpy as np
 import pytest
 
-from gradclip.code.resolve import Resolver
-from gradclip.code.source import Source, last_name
 from gradclip.migrate.byhand.called import larger_first
+from gradclip.source.resolve import Resolver
+from gradclip.source.source import Source, last_name
 
 TESTS = [
     "a > b",

@@ -8,10 +8,10 @@ import pytest
 
 import gradclip
 from gradclip.commands import cli
+from gradclip.core.rule import Rule
 from gradclip.explain import explain, words
 from gradclip.explain.call import CallError, find, with_limit
 from gradclip.explain.text import explanation_text
-from gradclip.rule import Rule
 
 INF = float("inf")
 
@@ -188,7 +188,7 @@ def test_a_limit_that_is_refused() -> None:
 
 
 def test_another_limit() -> None:
-    assert isinstance(with_limit(find("paddle.clip_grad_by_norm"), 0.0), gradclip.errors.ArgumentError)
+    assert isinstance(with_limit(find("paddle.clip_grad_by_norm"), 0.0), gradclip.core.errors.ArgumentError)
     assert with_limit(find("set_gradient_clip"), 0.0) is None
 
 

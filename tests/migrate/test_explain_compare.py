@@ -12,12 +12,12 @@ from oracle import ulps
 
 import gradclip
 from gradclip.commands import cli
+from gradclip.core.rule import Rule, Scope
 from gradclip.explain.call import find
 from gradclip.explain.compare import compare
 from gradclip.explain.text import comparison_text
 from gradclip.natives import DIALECTS
 from gradclip.natives.numbers import clipped
-from gradclip.rule import Rule, Scope
 
 INF, NAN = float("inf"), float("nan")
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from gradclip.commands import cli
+from gradclip.core.rule import Rule, Scope
 from gradclip.explain import explain, names
 from gradclip.explain.call import CallError
 from gradclip.explain.equivalents import FRAMEWORKS, Equivalent
 from gradclip.natives import BY_DIALECT, DIALECTS, NATIVES
 from gradclip.natives.meaning import UNKNOWN, value_of
 from gradclip.natives.model import Applied
-from gradclip.rule import Rule, Scope
 
 
 def equivalent(text: str, to: str) -> Equivalent:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from migrate.codemods import manual, migrate, rewritten
 
-from gradclip.code.codes import CODES
-from gradclip.code.files import Found
-from gradclip.code.model import Options, SourceError, Verdict
-from gradclip.code.project import survey
 from gradclip.commands import cli
 from gradclip.migrate import codemod
+from gradclip.source.codes import CODES
+from gradclip.source.files import Found
+from gradclip.source.model import Options, SourceError, Verdict
+from gradclip.source.project import survey
 
 TORCH = "import torch\n"
 IMPORT = "from torch.nn.utils import clip_grad_norm_\n"

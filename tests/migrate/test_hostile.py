@@ -13,11 +13,11 @@ from textwrap import indent
 
 import pytest
 
-from gradclip.code import disk
-from gradclip.code.files import discover
-from gradclip.code.model import Options, Verdict
 from gradclip.commands import cli
 from gradclip.migrate.codemod import migrate_source
+from gradclip.source import disk
+from gradclip.source.files import discover
+from gradclip.source.model import Options, Verdict
 
 CLIP = "import torch\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
 DEEP = "nested too deeply to be read"

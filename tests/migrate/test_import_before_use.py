@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import pytest
 from migrate.codemods import migrate
 
-from gradclip.code.model import Options
-from gradclip.code.runner import Request, migrate_file
 from gradclip.migrate.codemod import migrate_source
+from gradclip.source.model import Options
+from gradclip.source.runner import Request, migrate_file
 
 CLIP = "torch.nn.utils.clip_grad_norm_([], 1.0)"
 

@@ -21,14 +21,14 @@ from launched import environment
 from migrate import stand_in
 
 import gradclip
-from gradclip.code import disk, runner, workers
-from gradclip.code.files import Found
-from gradclip.code.interrupts import signals_wait
-from gradclip.code.model import Migrated, Options
-from gradclip.code.runner import Request
 from gradclip.commands import cli
 from gradclip.migrate import codemod
 from gradclip.migrate.codemod import migrate_source
+from gradclip.source import disk, runner, workers
+from gradclip.source.files import Found
+from gradclip.source.interrupts import signals_wait
+from gradclip.source.model import Migrated, Options
+from gradclip.source.runner import Request
 
 OLD = "import torch\n\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
 NEW = "import gradclip\n\ngradclip.clip_grad_norm_(model.parameters(), 1.0)\n"

@@ -13,10 +13,10 @@ from migrate import stand_in
 from migrate.command import made, migrate
 from rich.console import Console
 
-from gradclip.code.model import Options, Site, Verdict
-from gradclip.code.runner import FileResult, Place
 from gradclip.migrate import codemod, output
 from gradclip.migrate.output import TextReport, Waiting
+from gradclip.source.model import Options, Site, Verdict
+from gradclip.source.runner import FileResult, Place
 
 # ---- text ---------------------------------------------------------------------------------------------------------------
 

@@ -19,15 +19,15 @@ from oracle import ulps
 
 import gradclip
 from gradclip import dialects
-from gradclip.code.model import FRAMEWORKS as SOURCES
-from gradclip.code.model import Options
+from gradclip.core.rule import Rule, Scope
 from gradclip.explain.call import find
 from gradclip.explain.equivalents import FRAMEWORKS, NONE, equivalents
 from gradclip.migrate.codemod import migrate_source
 from gradclip.natives import BY_CODE, BY_NAME, DIALECTS, KEYWORDS, NATIVES, Kind, Native
 from gradclip.natives.meaning import dialect_arguments, differences
 from gradclip.natives.targets import OWN_NAMES, Target, targets
-from gradclip.rule import Rule, Scope
+from gradclip.source.model import FRAMEWORKS as SOURCES
+from gradclip.source.model import Options
 
 PREFIXES = {"GT1": "torch", "GF2": "tensorflow", "GK3": "keras", "GP4": "paddle", "GL4": "paddle", "GO5": "optax jax"}
 OWN = {"optax": "jax"}  # the key in ``targets`` for the framework's own

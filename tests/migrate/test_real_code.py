@@ -8,7 +8,7 @@ import textwrap
 import pytest
 from migrate.codemods import migrate
 
-from gradclip.code.model import Verdict
+from gradclip.source.model import Verdict
 
 #: source -> the code and the outcome of each place, and a part of its reason, its advice or the new source
 FOUND = {

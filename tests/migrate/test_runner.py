@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from migrate import stand_in
 
-from gradclip.code import disk
-from gradclip.code.model import Migrated, Options, Verdict
-from gradclip.code.runner import FileResult, Request, migrate_file
 from gradclip.migrate.output import TextReport
+from gradclip.source import disk
+from gradclip.source.model import Migrated, Options, Verdict
+from gradclip.source.runner import FileResult, Request, migrate_file
 
 SHOW, WRITE = Request(Options()), Request(Options(), write=True)
 

@@ -14,10 +14,10 @@ from launched import environment
 from migrate import stand_in
 
 import gradclip
-from gradclip.code import runner
-from gradclip.code.files import Found
-from gradclip.code.model import Options
-from gradclip.code.runner import FileResult, Request
+from gradclip.source import runner
+from gradclip.source.files import Found
+from gradclip.source.model import Options
+from gradclip.source.runner import FileResult, Request
 
 REQUEST = Request(Options())
 
@@ -118,9 +118,9 @@ def migrate_source(source, options):
 """
 SCRIPT = """
 import sys
-from gradclip.code import runner
-from gradclip.code.files import Found
-from gradclip.code.model import Options
+from gradclip.source import runner
+from gradclip.source.files import Found
+from gradclip.source.model import Options
 from slow import migrate_source
 
 for _ in runner.run(map(Found, sys.argv[1:]), runner.Request(Options()), 2, migrate_source):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from migrate.codemods import migrate
 
-from gradclip.code.model import Verdict
+from gradclip.source.model import Verdict
 
 BEFORE = (Path(__file__).parent / "pairs" / "paddle_set_gradient_clip" / "before.py").read_text(encoding="utf-8")
 FLUID = "import paddle.fluid as fluid\n"

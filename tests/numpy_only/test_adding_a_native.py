@@ -57,7 +57,7 @@ def clip_by_largest(most: Any) -> Rule:
     )
 ''',
     "torch": '''
-from gradclip.rule import TENSOR
+from gradclip.core.rule import TENSOR
 
 
 @untraced

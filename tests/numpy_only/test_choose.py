@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 import gradclip
-from gradclip.advice.choice import order_bounds
 from gradclip.commands.choose_logs import LogError, read_log
 from gradclip.commands.cli import main
 from gradclip.dialects import keras, optax, torch
+from gradclip.steps.advice.choice import order_bounds
 
 RNG = np.random.default_rng(0)
 NORMS: list[float] = np.exp(RNG.normal(size=2000) * 0.5).tolist()

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from launched import TIME_LIMIT
 
-from gradclip import registry, versions
-from gradclip.backend import Backend
 from gradclip.commands import backends, children, cli
 from gradclip.commands.help import HelpFormatter
+from gradclip.core import registry, versions
+from gradclip.core.backend import Backend
 
 
 def gradclip(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:

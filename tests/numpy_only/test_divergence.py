@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from gradclip.advice.divergence import diverged_at
+from gradclip.steps.advice.divergence import diverged_at
 
 NAN, INF = math.nan, math.inf
 NOISE = [1.0, 0.7, 1.4, 2.5, 0.9, 1.1, 0.6, 1.9] * 10

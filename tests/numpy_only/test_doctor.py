@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from gradclip.code.codes import CODES
 from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Event, Read, Skip, Step, Unscale, Unwatched, Write, Zero
 from gradclip.doctor.findings import diagnosis, findings
 from gradclip.doctor.guard import Guard
@@ -22,6 +21,7 @@ from gradclip.doctor.report import Report
 from gradclip.doctor.rounds import rounds
 from gradclip.doctor.table import KINDS
 from gradclip.doctor.timeline import timeline
+from gradclip.source.codes import CODES
 
 BOTH = frozenset({1, 2})
 ONE, TWO = frozenset({1}), frozenset({2})

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradclip.monitor.histogram import Histogram, bin_of, edge, quantile_of_bins
+from gradclip.limits.histogram import Histogram, bin_of, edge, quantile_of_bins
 
 
 @given(st.floats(min_value=0, exclude_min=True, allow_infinity=False))

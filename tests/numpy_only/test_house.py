@@ -35,7 +35,7 @@ def test_what_imports_itself_in_a_circle_is_refused() -> None:
 
 
 def test_imports_for_type_checkers_do_not_count() -> None:
-    source = "if TYPE_CHECKING:\n    from gradclip.lane import Lane\nimport gradclip.rule, os\n"
+    source = "if TYPE_CHECKING:\n    from gradclip.core.lane import Lane\nimport gradclip.core.rule, os\n"
     source += "from gradclip.commands import children\n"  # it uses nothing of gradclip
     assert set(house.imports(source)) == {"rule"}
 

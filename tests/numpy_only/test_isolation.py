@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from launched import TIME_LIMIT
 
-from gradclip import isolation
-from gradclip.advice import choose
 from gradclip.commands import children, cli
+from gradclip.core import isolation
+from gradclip.steps.advice import choose
 
 SCRIPT = [sys.executable, str(Path(sys.executable).with_name("gradclip"))]
 MODULE = [sys.executable, "-m", "gradclip"]

@@ -14,7 +14,7 @@ from matplotlib.image import imread
 
 import gradclip
 from gradclip.dialects import optax
-from gradclip.monitor import picture
+from gradclip.steps.monitor import picture
 
 
 def told(norms: list[float], limit: float) -> gradclip.Monitor:

@@ -6,10 +6,10 @@ import pytest
 from refusals import refused
 
 from gradclip import dialects
-from gradclip.code.model import Options
 from gradclip.commands.cli import main
 from gradclip.migrate.codemod import migrate_source
 from gradclip.natives.numbers import clipped
+from gradclip.source.model import Options
 
 NINES, HEXADECIMAL = "9" * 5000, "0x" + "f" * 3000
 

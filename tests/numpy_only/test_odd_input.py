@@ -19,9 +19,9 @@ from launched import TIME_LIMIT
 from refusals import refused
 
 import gradclip
-from gradclip.advice.choice import order_bounds
 from gradclip.commands.cli import main
 from gradclip.dialects import torch as of_torch
+from gradclip.steps.advice.choice import order_bounds
 
 NINES = "9" * 5000
 

@@ -18,9 +18,9 @@ import pytest
 from launched import TIME_LIMIT
 
 import gradclip
-from gradclip import registry
+from gradclip.core import registry
+from gradclip.core.errors import GradclipWarning
 from gradclip.dialects import optax, tensorflow, torch
-from gradclip.errors import GradclipWarning
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_backend"
 VALUES = [[[1.5, -2.0, 0.25], [4.0, 0.0, -8.0]], [[0.5, 0.125, -3.0], [1.0, 16.0, 2.0]]]
@@ -121,7 +121,7 @@ gradclip.clip_([toytensor.Tensor([3.0, 4.0])], torch.clip_grad_norm(1.0))
     done = run(code, installed)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-3:] == [
-        "gradclip.errors.NotWritableError: This gradient cannot be written in place.",
+        "gradclip.core.errors.NotWritableError: This gradient cannot be written in place.",
         "Received: an immutable tensor of toytensor",
         "Hint: use gradclip.clip, which returns new ones.",
     ]

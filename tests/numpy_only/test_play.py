@@ -58,13 +58,13 @@ def by_numpy(name: str, arguments: dict[str, str], gradients: list[str], params:
     try:
         rule = getattr(getattr(dialects, dialect), function)(**{key: value(text) for key, text in arguments.items()})
         return gradclip.clip(arrays, rule, params=weights if rule.relative_to is not None else None)
-    except gradclip.errors.GradclipError as error:
+    except gradclip.core.errors.GradclipError as error:
         return str(error)
 
 
 @pytest.mark.parametrize("what", GRADIENTS)
 @pytest.mark.parametrize(("name", "arguments"), rules(), ids=str)
-@pytest.mark.filterwarnings("ignore::gradclip.errors.GradclipWarning")
+@pytest.mark.filterwarnings("ignore::gradclip.core.errors.GradclipWarning")
 def test_an_answer_is_what_gradclip_gives_on_numpy(name: str, arguments: dict[str, str], what: str) -> None:
     gradients = GRADIENTS[what]
     asked = {"rule": name, "arguments": arguments, "gradients": gradients, "params": gradients}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sources import SOURCES
 
-from gradclip.errors import page
+from gradclip.core.errors import page
 
 PAGE = re.compile(r"\bpage\([\"']([^\"']+)[\"']\)")
 CLONE = re.compile(r"(?<![\w./-])(docs|tests|tools|benchmarks|examples|backends)/[a-z]")

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import gradclip
-from gradclip.norms import combine
-from gradclip.ranges import NARROW, RIGHT, has_room, is_right, scale
-from gradclip.registry import get
+from gradclip.core.norms import combine
+from gradclip.core.ranges import NARROW, RIGHT, has_room, is_right, scale
+from gradclip.core.registry import get
 
 _ROOT = Path(gradclip.__file__).parent
 

@@ -12,8 +12,8 @@ import pytest
 from rules import kinds
 
 import gradclip
+from gradclip.core.errors import DTypeError
 from gradclip.dialects import optax, tensorflow, torch
-from gradclip.errors import DTypeError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", PendingDeprecationWarning)  # NumPy's, of np.matrix

@@ -130,7 +130,7 @@ def test_the_wheel_has_the_sources_and_nothing_else(wheel: Path) -> None:
     assert {"gradclip/conformance/vectors/v1/schema.json", "gradclip/conformance/xfails/native-torch.json"} <= data
     assert "gradclip/conformance/report/template.html.j2" in data
     found = {name for name in contents(wheel) if ".dist-info/" not in name}
-    data |= {f"gradclip/code/pages/{page.name}" for page in (ROOT / "docs" / "lint").glob("GM*.md")}
+    data |= {f"gradclip/source/pages/{page.name}" for page in (ROOT / "docs" / "lint").glob("GM*.md")}
     assert found == core | backends | data | {"gradclip/py.typed", *KERNELS}
 
 

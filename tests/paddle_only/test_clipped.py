@@ -17,8 +17,8 @@ from slots import REFUSED, names_reduce_nothing, refused_at_once
 import gradclip
 from gradclip import limits
 from gradclip.backends.paddle import grad_clip
+from gradclip.core.errors import GradclipWarning
 from gradclip.dialects import torch as dialect
-from gradclip.errors import GradclipWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* do not have 'place' interface:UserWarning")
 RULE = dialect.clip_grad_norm(1.0)

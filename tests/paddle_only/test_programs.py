@@ -184,7 +184,7 @@ def test_pairs_of_a_program() -> None:
             assert [p is q for (p, _), (q, _) in zip(result.grads, pairs, strict=True)] == [True, True]
             with pytest.raises(TypeError, match="value of a static program cannot be written in place"):
                 gradclip.clip_(pairs, torch.clip_grad_norm(1.0))
-            with pytest.warns(gradclip.errors.GradclipWarning, match="None of the parameters has a gradient"):
+            with pytest.warns(gradclip.core.errors.GradclipWarning, match="None of the parameters has a gradient"):
                 gradclip.clip([one], torch.clip_grad_norm(1.0))
             fetch = [next(g for p, g in result.grads if p.is_same(q)) for q in (one, frozen)]
         executor = paddle.static.Executor(paddle.CPUPlace())

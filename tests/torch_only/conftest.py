@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradclip.backends.torch import fused
+from gradclip.backends.torch.slot import fused
 
 
 @pytest.fixture(autouse=True)

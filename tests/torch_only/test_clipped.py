@@ -24,9 +24,9 @@ from torch.distributed.checkpoint import state_dict
 import gradclip
 from gradclip import limits
 from gradclip.backends.torch import step_pre_hook
+from gradclip.core.errors import GradclipWarning
 from gradclip.dialects import keras
 from gradclip.dialects import torch as dialect
-from gradclip.errors import GradclipWarning
 
 without_processes = pytest.mark.skipif(
     "no_dist" not in inspect.signature(checkpoint.save).parameters, reason="torch 2.4 has no checkpoint.save(no_dist=)"

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import gradclip
+from gradclip.core.errors import GradclipWarning, page
 from gradclip.dialects import keras
 from gradclip.dialects import torch as dialect
-from gradclip.errors import GradclipWarning, page
 
 WAYS: dict[str, Callable[[list[Any]], Any]] = {
     "the function": lambda params: gradclip.clip_grad_norm_(params, 1.0),

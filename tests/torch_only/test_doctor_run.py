@@ -17,8 +17,8 @@ import watched
 from launched import TIME_LIMIT, environment
 
 import gradclip
-from gradclip import engine
 from gradclip.commands import cli
+from gradclip.core import engine
 
 LOSSES = """\
 import random
@@ -206,7 +206,7 @@ def test_a_picture(tmp_path: Path) -> None:
 def test_a_picture_without_matplotlib_is_refused_before_the_script_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("gradclip.monitor.picture.util.find_spec", lambda name: None)
+    monkeypatch.setattr("gradclip.steps.monitor.picture.util.find_spec", lambda name: None)
     script = tmp_path / "train.py"
     script.write_text("print('ran')")
     assert cli.main(["doctor", str(script), "--plot", str(tmp_path / "norms.png")]) == 2

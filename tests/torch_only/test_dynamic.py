@@ -125,7 +125,7 @@ def test_drawn_cases(seed: int) -> None:
 def test_parameters_without_gradients() -> None:
     parameters = [torch.nn.Parameter(torch.zeros(2))]
     clip = torch.compile(lambda ps: gradclip.clip_grad_norm_(ps, 1.0), dynamic=True, fullgraph=True, backend="aot_eager")
-    with pytest.warns(gradclip.errors.GradclipWarning, match="None of the parameters has a gradient"):
+    with pytest.warns(gradclip.core.errors.GradclipWarning, match="None of the parameters has a gradient"):
         assert clip(parameters).item() == 0.0
 
 

@@ -13,7 +13,8 @@ import torch
 
 import gradclip
 from benchmarks.walk import counted, summed
-from gradclip.backends.torch import fused, step
+from gradclip.backends.torch import slot as step
+from gradclip.backends.torch.slot import fused
 from gradclip.dialects import keras, optax, tensorflow
 from gradclip.dialects import torch as dialect
 
@@ -51,7 +52,7 @@ def stepped(ps: Params, rule: Any, is_short: bool, monkeypatch: pytest.MonkeyPat
     """The hook after a step; which way was taken is asserted."""
     ways: list[str] = []
     with monkeypatch.context() as patch:
-        patch.setattr(step, "run", lambda *args: ways.append("engine") or gradclip.engine.run(*args))
+        patch.setattr(step, "run", lambda *args: ways.append("engine") or gradclip.core.engine.run(*args))
         optimizer = gradclip.clipped(torch.optim.SGD(ps, lr=1.0), rule, **options)
         optimizer.step()
     assert ways == ([] if is_short else ["engine"])

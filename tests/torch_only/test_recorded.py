@@ -114,7 +114,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 def test_a_tensor_of_another_form_is_refused(make: Callable[[], Any], hint: str) -> None:
     for rule in (dialect.clip_grad_norm(1.0), dialect.clip_grad_value(1.0), tensorflow.clip_by_norm(1.0, axes=[0])):
         for clip in (gradclip.clip, gradclip.clip_):
-            with pytest.raises(gradclip.errors.DTypeError, match=hint):
+            with pytest.raises(gradclip.core.errors.DTypeError, match=hint):
                 clip([make()], rule)
 
 

@@ -37,7 +37,7 @@ def test_on_an_accelerator() -> None:
     assert torch.allclose(x, torch.full((16,), 0.5))
     x = ones(16)
     for limit in (0.5, 100.0):
-        with pytest.raises(gradclip.errors.NotWritableError, match="share elements"):
+        with pytest.raises(gradclip.core.errors.NotWritableError, match="share elements"):
             gradclip.clip_([x[:10], torch.ones(2, dtype=torch.float64), x[8:]], dialect.clip_grad_norm(limit))
         assert torch.equal(x, ones(16))
     gradclip.clip_([x[8:], x[:8]], HALF)
@@ -53,7 +53,7 @@ def test_a_pointer_may_be_that_of_an_object(monkeypatch: pytest.MonkeyPatch) -> 
     gradclip.clip_([x, y], dialect.clip_grad_norm(32**0.5 / 2))
     assert torch.allclose(torch.stack([x, y]), torch.full((2, 16), 0.5))
     places[id(y)] = (1000, 32)
-    with pytest.raises(gradclip.errors.NotWritableError, match="share elements"):
+    with pytest.raises(gradclip.core.errors.NotWritableError, match="share elements"):
         gradclip.clip_([x, y], HALF)
     monkeypatch.setattr(lanes.versions, "place", lambda x: None)  # XLA
     gradclip.clip_([x, y], dialect.clip_grad_norm(32**0.5 / 4))
@@ -74,7 +74,7 @@ def test_one_memory_is_refused_in_a_compiled_function(
 
     x, apart = ones(size), ones(size)
     torch._dynamo.reset()
-    with pytest.raises(gradclip.errors.ArgumentError, match="are one memory"):
+    with pytest.raises(gradclip.core.errors.ArgumentError, match="are one memory"):
         torch.compile(clipped, backend="eager")(x, second(x))
     torch._dynamo.reset()
     compiled = torch.compile(clipped, backend="eager", fullgraph=True)

@@ -18,9 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import gradclip
 from gradclip.backends.torch import TorchBackend, step_pre_hook
+from gradclip.core.errors import GradclipWarning
 from gradclip.dialects import optax
 from gradclip.dialects import torch as dialect
-from gradclip.errors import GradclipWarning
 
 Make = Callable[..., torch.optim.Optimizer]
 
@@ -258,7 +258,7 @@ def test_compiled() -> None:
 @pytest.mark.parametrize("skips", [False, True])
 def test_small_gradients_are_clipped_before_the_step(monkeypatch: pytest.MonkeyPatch, skips: bool) -> None:
     """On the host, and unless a rule may skip the step, which leaves its gradients as they are."""
-    monkeypatch.setattr("gradclip.backends.torch.fused.FEW", 2)
+    monkeypatch.setattr("gradclip.backends.torch.slot.fused.FEW", 2)
     rule = dialect.clip_grad_norm(1.0)
     for count in (2, 3):
         weight = torch.nn.Parameter(torch.zeros(count))

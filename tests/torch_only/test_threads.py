@@ -18,8 +18,8 @@ import gradclip
 from gradclip.backends.host import kernels
 from gradclip.backends.host.threads import OpenMP
 from gradclip.backends.torch import lanes
+from gradclip.core.rule import Rule
 from gradclip.dialects import torch as dialect
-from gradclip.rule import Rule
 
 pytestmark = pytest.mark.skipif(not kernels.KINDS, reason="gradclip is installed without compiled loops")
 SIZE = 3 * kernels.LARGE + 5

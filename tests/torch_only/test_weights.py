@@ -82,7 +82,7 @@ def test_a_leaf_without_a_gradient_is_left_out() -> None:
     result = gradclip.clip([x, y], RULE)
     assert result.grads[0] is None
     assert result.norm == 5.0
-    with pytest.warns(gradclip.errors.GradclipWarning, match="None of the parameters has a gradient"):
+    with pytest.warns(gradclip.core.errors.GradclipWarning, match="None of the parameters has a gradient"):
         gradclip.clip_([x], RULE)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gradclip.conformance.load import Flag
-from gradclip.rule import Scope
+from gradclip.core.rule import Scope
 from vectors import build
 from vectors.adapt import with_examples, with_parameters
 from vectors.common import common

@@ -15,7 +15,7 @@ from typing import Any
 import mpmath
 
 from gradclip.conformance.load import NumpyNumber, SameAs
-from gradclip.rule import Rule
+from gradclip.core.rule import Rule
 from vectors.array import Array
 from vectors.exact import INTEGERS, Exact, norm, scaled
 

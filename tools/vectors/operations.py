@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradclip.core.rule import Rule, Scope
 from gradclip.natives import OPERATIONS as NATIVES
 from gradclip.natives import Native
 from gradclip.natives.model import KERAS_BACKENDS
-from gradclip.rule import Rule, Scope
 from vectors import bounds, formulas, slices
 from vectors.formulas import Formula
 from vectors.spec import Operation, takes

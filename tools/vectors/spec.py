@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradclip.conformance.load import SameAs
-from gradclip.errors import GradclipError
+from gradclip.core.errors import GradclipError
+from gradclip.core.rule import Scope
 from gradclip.natives import Native
-from gradclip.rule import Scope
 from vectors.array import Array
 from vectors.formulas import Formula
 

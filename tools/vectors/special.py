@@ -8,8 +8,8 @@ from typing import Any
 
 from gradclip.conformance.array import COMPLEX
 from gradclip.conformance.load import NumpyNumber, SameAs
+from gradclip.core.rule import Scope
 from gradclip.natives import Native
-from gradclip.rule import Scope
 from vectors.array import Array, array, sparse
 from vectors.common import INF, NAN, NO_ROWS, P, Q
 from vectors.spec import Also, Operation, Spec, named, takes

@@ -21,7 +21,7 @@ from gradclip.conformance.load import Vector
 from gradclip.conformance.ranks.fits import fits
 from gradclip.conformance.specification import Specification
 from gradclip.conformance.vector import MOST, words_of
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 
 __all__ = ["main"]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 
 import libcst as cst
 
-from gradclip.code.bind import keywords
-from gradclip.code.byhand.vocabulary import COMPARES, FIRST, OPERATORS
-from gradclip.code.resolve import Resolver
-from gradclip.code.source import last_name, receiver
+from gradclip.source.bind import keywords
+from gradclip.source.byhand.vocabulary import COMPARES, FIRST, OPERATORS
+from gradclip.source.resolve import Resolver
+from gradclip.source.source import last_name, receiver
 
 __all__ = ["KNOWN", "adds", "larger_first", "read"]
 

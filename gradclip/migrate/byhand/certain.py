@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import libcst as cst
 
-from gradclip.code.found import Context
+from gradclip.source.found import Context
 
 __all__ = ["LOOPS", "Certain"]
 

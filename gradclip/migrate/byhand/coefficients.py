@@ -7,11 +7,11 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from gradclip.code.bind import number
-from gradclip.code.byhand.algebra import ONE, Form, product, text
-from gradclip.code.found import Context
-from gradclip.code.source import root
 from gradclip.migrate.byhand.exact import Exact
+from gradclip.source.bind import number
+from gradclip.source.byhand.algebra import ONE, Form, product, text
+from gradclip.source.found import Context
+from gradclip.source.source import root
 
 __all__ = ["EPSILON", "Clipped", "Coefficients", "is_short"]
 

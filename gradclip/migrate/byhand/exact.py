@@ -12,11 +12,6 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from gradclip.code.bind import literal, number
-from gradclip.code.byhand import vocabulary
-from gradclip.code.byhand.algebra import ONE, Form, extreme, product
-from gradclip.code.found import Context
-from gradclip.code.source import last_name, words
 from gradclip.migrate.byhand.called import adds, larger_first, read
 from gradclip.migrate.byhand.certain import Certain
 from gradclip.migrate.byhand.guards import guard, is_unguarded, items, none_test
@@ -32,6 +27,11 @@ from gradclip.migrate.byhand.measures import (
     says_more,
     summed,
 )
+from gradclip.source.bind import literal, number
+from gradclip.source.byhand import vocabulary
+from gradclip.source.byhand.algebra import ONE, Form, extreme, product
+from gradclip.source.found import Context
+from gradclip.source.source import last_name, words
 
 __all__ = ["Exact"]
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from gradclip.code.byhand.algebra import Form, leaves, product
-from gradclip.code.found import Context
-from gradclip.code.resolve import Resolver
-from gradclip.code.source import last_name, receiver
 from gradclip.migrate.byhand.coefficients import Clipped, Coefficients, is_short
 from gradclip.migrate.byhand.exact import Exact
 from gradclip.migrate.byhand.guards import without_guard
 from gradclip.migrate.byhand.measures import is_tensor
+from gradclip.source.byhand.algebra import Form, leaves, product
+from gradclip.source.found import Context
+from gradclip.source.resolve import Resolver
+from gradclip.source.source import last_name, receiver
 
 __all__ = ["Exactly", "Functional", "is_no_grad"]
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import libcst as cst
 
-from gradclip.code.source import Source, dotted, last_name, target_names
+from gradclip.source.source import Source, dotted, last_name, target_names
 
 __all__ = ["guard", "is_unguarded", "items", "none_test", "without_guard"]
 

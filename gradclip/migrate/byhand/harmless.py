@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterator
 
 import libcst as cst
 
-from gradclip.code.bind import keyword
-from gradclip.code.byhand import vocabulary
-from gradclip.code.found import Context
-from gradclip.code.source import dotted, last_name, receiver, words
 from gradclip.migrate.byhand.called import KNOWN
+from gradclip.source.bind import keyword
+from gradclip.source.byhand import vocabulary
+from gradclip.source.found import Context
+from gradclip.source.source import dotted, last_name, receiver, words
 
 __all__ = ["Harmless", "aliased", "is_of"]
 

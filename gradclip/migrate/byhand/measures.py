@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradclip.code.byhand.algebra import Form, is_tiny, power_of_norm, product
-from gradclip.code.source import words
+from gradclip.source.byhand.algebra import Form, is_tiny, power_of_norm, product
+from gradclip.source.source import words
 
 __all__ = ["added", "bare", "cast", "every", "flat", "is_small", "is_tensor", "norm", "says_more", "summed"]
 

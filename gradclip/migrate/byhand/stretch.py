@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterator, Mapping
 
 import libcst as cst
 
-from gradclip.code.bind import number
-from gradclip.code.found import Context
-from gradclip.code.source import dotted, last_name
 from gradclip.migrate.byhand.certain import LOOPS
 from gradclip.migrate.byhand.exact import Exact
 from gradclip.migrate.byhand.functional import Exactly, is_no_grad
 from gradclip.migrate.byhand.harmless import Harmless, aliased, is_of
+from gradclip.source.bind import number
+from gradclip.source.found import Context
+from gradclip.source.source import dotted, last_name
 
 __all__ = ["broken"]
 

@@ -1,7 +1,7 @@
 """The codemod: it takes one source and returns the migrated source and its sites.
 
-``gradclip.code`` finds the clips, and what is wrong with them. Edits replace spans of the text; every byte outside these spans
-stays. ``applied``, ``byvalue`` and ``bynorm`` decide, ``rewrite`` and ``imports`` write.
+``gradclip.source`` finds the clips, and what is wrong with them. Edits replace spans of the text; every byte outside these
+spans stays. ``applied``, ``byvalue`` and ``bynorm`` decide, ``rewrite`` and ``imports`` write.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gradclip.code.byhand.clamps import ByValue
-from gradclip.code.byhand.norms import ByNorm
-from gradclip.code.found import ApiCall, Context, Decision, Finding, manual
-from gradclip.code.model import Migrated, Options, Site, Verdict
-from gradclip.code.sites import decided, read, site
-from gradclip.code.source import Edit, Source
 from gradclip.migrate.codemod import bynorm, byvalue, legacy
 from gradclip.migrate.codemod.applied import applied
 from gradclip.migrate.codemod.decision import Rewrite
 from gradclip.migrate.codemod.imports import added
 from gradclip.migrate.codemod.unused import removed
 from gradclip.natives import Kind
+from gradclip.source.byhand.clamps import ByValue
+from gradclip.source.byhand.norms import ByNorm
+from gradclip.source.found import ApiCall, Context, Decision, Finding, manual
+from gradclip.source.model import Migrated, Options, Site, Verdict
+from gradclip.source.sites import decided, read, site
+from gradclip.source.source import Edit, Source
 
 __all__ = ["migrate_source"]
 
@@ -41,7 +41,7 @@ def migrate_source(source: str, options: Options) -> Migrated:
 
     Example:
         >>> from gradclip.migrate.codemod import migrate_source
-        >>> from gradclip.code.model import Options
+        >>> from gradclip.source.model import Options
         >>> print(migrate_source("import torch\\ntorch.nn.utils.clip_grad_norm_(params, 1.0)\\n", Options()).source, end="")
         import gradclip
         gradclip.clip_grad_norm_(params, 1.0)

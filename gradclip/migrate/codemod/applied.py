@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradclip.code.codes import CODES
-from gradclip.code.found import ApiCall, Decision, Finding, family, manual, unchanged
-from gradclip.code.sites.calls import look_alike, only_measures
-from gradclip.code.source import Edit
-from gradclip.code.traps import OF_THE_NATIVE
 from gradclip.migrate.codemod import legacy
 from gradclip.migrate.codemod.decision import Rewrite
 from gradclip.migrate.codemod.rewrite import rewritten
 from gradclip.migrate.objections import OBJECTIONS, keras, loops, shared, sparse
 from gradclip.migrate.objections.elsewhere import crossing, lacks, no_native, no_rewrite
 from gradclip.natives.targets import targets
+from gradclip.source.codes import CODES
+from gradclip.source.found import ApiCall, Decision, Finding, family, manual, unchanged
+from gradclip.source.sites.calls import look_alike, only_measures
+from gradclip.source.source import Edit
+from gradclip.source.traps import OF_THE_NATIVE
 
 __all__ = ["applied"]
 

@@ -6,11 +6,6 @@ import re
 
 import libcst as cst
 
-from gradclip.code.byhand.norms import ByNorm
-from gradclip.code.byhand.vocabulary import LEAVES
-from gradclip.code.found import Context, Decision, Finding, manual
-from gradclip.code.model import Verdict
-from gradclip.code.source import Edit, last_name
 from gradclip.migrate.byhand.coefficients import EPSILON, Clipped
 from gradclip.migrate.byhand.exact import Exact
 from gradclip.migrate.byhand.functional import Exactly, Functional
@@ -19,6 +14,11 @@ from gradclip.migrate.codemod.decision import Need, Rewrite
 from gradclip.migrate.codemod.imports import beside_torch, spell
 from gradclip.migrate.codemod.legacy import is_legacy
 from gradclip.migrate.codemod.remains import comments, remains
+from gradclip.source.byhand.norms import ByNorm
+from gradclip.source.byhand.vocabulary import LEAVES
+from gradclip.source.found import Context, Decision, Finding, manual
+from gradclip.source.model import Verdict
+from gradclip.source.source import Edit, last_name
 
 __all__ = ["rewritten"]
 

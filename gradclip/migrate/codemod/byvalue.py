@@ -6,13 +6,13 @@ import re
 
 import libcst as cst
 
-from gradclip.code.bind import literal, number
-from gradclip.code.byhand.clamps import ByValue
-from gradclip.code.gradients import mentions_norm
-from gradclip.code.model import Verdict
-from gradclip.code.source import Edit, last_name
 from gradclip.migrate.codemod.decision import Rewrite
 from gradclip.migrate.codemod.imports import beside_torch, spell
+from gradclip.source.bind import literal, number
+from gradclip.source.byhand.clamps import ByValue
+from gradclip.source.gradients import mentions_norm
+from gradclip.source.model import Verdict
+from gradclip.source.source import Edit, last_name
 
 __all__ = ["rewritten"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from gradclip.code.found import Decision
-from gradclip.code.source import Edit
+from gradclip.source.found import Decision
+from gradclip.source.source import Edit
 
 __all__ = ["Need", "Rewrite"]
 

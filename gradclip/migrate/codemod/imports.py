@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from gradclip.code.found import Context
-from gradclip.code.resolve import Resolver, module_of
-from gradclip.code.source import Edit, Import, Source, dotted, once
 from gradclip.migrate.codemod.decision import Need
+from gradclip.source.found import Context
+from gradclip.source.resolve import Resolver, module_of
+from gradclip.source.source import Edit, Import, Source, dotted, once
 
 __all__ = ["added", "beside_torch", "spell"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from gradclip.code.source import Edit, Source, once
+from gradclip.source.source import Edit, Source, once
 
 __all__ = ["aligned", "fits", "indent"]
 

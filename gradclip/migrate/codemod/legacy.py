@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import libcst as cst
 
-from gradclip.code.codes import CODES
-from gradclip.code.found import ApiCall, Context, Decision, Finding
-from gradclip.code.model import Verdict
-from gradclip.code.source import Source, last_name, once, words
-from gradclip.code.traps.paddle import fluid
+from gradclip.source.codes import CODES
+from gradclip.source.found import ApiCall, Context, Decision, Finding
+from gradclip.source.model import Verdict
+from gradclip.source.source import Source, last_name, once, words
+from gradclip.source.traps.paddle import fluid
 
 __all__ = ["check", "is_legacy", "warned_once"]
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from gradclip.code.byhand.algebra import Form
-from gradclip.code.found import Context
-from gradclip.code.source import Edit, Source
 from gradclip.migrate.byhand.certain import LOOPS
 from gradclip.migrate.byhand.exact import Exact
 from gradclip.migrate.byhand.guards import without_guard
+from gradclip.source.byhand.algebra import Form
+from gradclip.source.found import Context
+from gradclip.source.source import Edit, Source
 
 __all__ = ["Remains", "comments", "remains"]
 

@@ -7,16 +7,16 @@ import inspect
 
 import libcst as cst
 
-from gradclip.code.bind import literal
-from gradclip.code.found import ApiCall, Finding
-from gradclip.code.model import Verdict
-from gradclip.code.source import Edit, Source
 from gradclip.migrate.codemod.decision import Rewrite
 from gradclip.migrate.codemod.imports import spell
 from gradclip.migrate.codemod.layout import aligned, fits, indent
 from gradclip.migrate.codemod.separated import without
 from gradclip.natives import BY_NAME, Kind
 from gradclip.natives.targets import Target
+from gradclip.source.bind import literal
+from gradclip.source.found import ApiCall, Finding
+from gradclip.source.model import Verdict
+from gradclip.source.source import Edit, Source
 
 __all__ = ["rewritten"]
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import libcst as cst
 
-from gradclip.code.source import Edit, Source
+from gradclip.source.source import Edit, Source
 
 __all__ = ["without"]
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from gradclip.code.resolve import Binding, Resolver
-from gradclip.code.source import Edit, Source, last_name
 from gradclip.migrate.codemod.decision import Rewrite
 from gradclip.migrate.codemod.separated import without
+from gradclip.source.resolve import Binding, Resolver
+from gradclip.source.source import Edit, Source, last_name
 
 __all__ = ["removed"]
 

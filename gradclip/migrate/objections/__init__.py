@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gradclip.code.traps import MISTAKES, OF_THE_NATIVE, Check
-from gradclip.code.traps.limits import check_norm
 from gradclip.migrate.objections import keras, limits, shared, sparse, wrappers
+from gradclip.source.traps import MISTAKES, OF_THE_NATIVE, Check
+from gradclip.source.traps.limits import check_norm
 
 __all__ = ["OBJECTIONS"]
 

@@ -7,13 +7,13 @@ import re
 from dataclasses import replace
 
 from gradclip import dialects
-from gradclip.code.found import ApiCall, Finding, family
-from gradclip.errors import GradclipError
+from gradclip.core.errors import GradclipError
 from gradclip.natives import Kind
 from gradclip.natives.meaning import UNKNOWN, dialect_arguments, value_of
 from gradclip.natives.model import NO_EFFECT
 from gradclip.natives.nearest import Wanted, nearest
 from gradclip.natives.targets import placeholders, targets
+from gradclip.source.found import ApiCall, Finding, family
 
 __all__ = ["crossing", "lacks", "no_native", "no_rewrite", "rule"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import libcst as cst
 
-from gradclip.code.bind import keywords, literal, number
-from gradclip.code.found import ApiCall, Finding
-from gradclip.code.source import Source, last_name
 from gradclip.migrate.objections.elsewhere import rule
 from gradclip.natives import Kind
+from gradclip.source.bind import keywords, literal, number
+from gradclip.source.found import ApiCall, Finding
+from gradclip.source.source import Source, last_name
 
 __all__ = ["assumption", "check"]
 

@@ -6,9 +6,9 @@ import math
 
 import libcst as cst
 
-from gradclip.code.bind import literal, number
-from gradclip.code.found import ApiCall, Finding
 from gradclip.natives import Kind
+from gradclip.source.bind import literal, number
+from gradclip.source.found import ApiCall, Finding
 
 __all__ = ["check"]
 

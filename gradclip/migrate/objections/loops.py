@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from gradclip.code.found import ApiCall, Finding
-from gradclip.code.source import root
 from gradclip.migrate.objections.elsewhere import rule
 from gradclip.natives import Kind
+from gradclip.source.found import ApiCall, Finding
+from gradclip.source.source import root
 
 __all__ = ["check"]
 

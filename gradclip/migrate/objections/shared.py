@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import libcst as cst
 
-from gradclip.code.found import ApiCall, Finding
-from gradclip.code.source import last_name
-from gradclip.code.traps.shared import joined, listed_twice, ties
+from gradclip.source.found import ApiCall, Finding
+from gradclip.source.source import last_name
+from gradclip.source.traps.shared import joined, listed_twice, ties
 
 __all__ = ["assumption", "check"]
 

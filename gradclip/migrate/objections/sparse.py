@@ -6,10 +6,10 @@ import re
 
 import libcst as cst
 
-from gradclip.code.bind import keywords, literal
-from gradclip.code.found import ApiCall, Context, Finding
-from gradclip.code.source import Source, last_name, once, target_names, words
 from gradclip.natives import Kind
+from gradclip.source.bind import keywords, literal
+from gradclip.source.found import ApiCall, Context, Finding
+from gradclip.source.source import Source, last_name, once, target_names, words
 
 __all__ = ["assumption", "check"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from gradclip.code.found import ApiCall, Context, Finding
-from gradclip.code.source import Source, last_name, once, receiver
-from gradclip.code.traps.shards import is_beside_another, is_left_over
 from gradclip.natives import Kind
+from gradclip.source.found import ApiCall, Context, Finding
+from gradclip.source.source import Source, last_name, once, receiver
+from gradclip.source.traps.shards import is_beside_another, is_left_over
 
 __all__ = ["check"]
 

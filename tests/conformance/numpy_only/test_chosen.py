@@ -12,7 +12,7 @@ import pytest
 
 from gradclip.conformance.chosen import arrays_of, chosen
 from gradclip.conformance.specification import Specification
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from gradclip.conformance import report
 from gradclip.conformance.declared import shipped_xfails
 from gradclip.conformance.specification import ARRAYS, Specification, installed
 from gradclip.conformance.target import OPERATIONS
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 
 SOME = ("--select", "*/several", "--select", "*/both-sides", "--dialect", "optax.clip")
 

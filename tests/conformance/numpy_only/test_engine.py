@@ -12,7 +12,7 @@ import pytest
 from gradclip.conformance import Report, Result, check_target, function_target
 from gradclip.conformance.load import load_vectors
 from gradclip.conformance.target import OPERATIONS
-from gradclip.errors import ArgumentError, GradclipError
+from gradclip.core.errors import ArgumentError, GradclipError
 
 CLIP, NORM = "optax.clip", "optax.clip_by_global_norm"
 PLAIN = ("float32", "several", "functional")

@@ -14,7 +14,7 @@ from gradclip.conformance import Report, check_target, function_target, parametr
 from gradclip.conformance.declared import shipped_xfails, xfails_of_run
 from gradclip.conformance.report import lay_out
 from gradclip.conformance.report.html import page
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 
 CLIP = "optax.clip"
 

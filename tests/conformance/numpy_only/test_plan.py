@@ -13,7 +13,7 @@ from gradclip.conformance import Result, check_target, function_target
 from gradclip.conformance.cases import plan
 from gradclip.conformance.load import SHIPPED
 from gradclip.conformance.target import OPERATIONS
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 
 
 def test_unknown_dialects() -> None:

@@ -17,7 +17,7 @@ from launched import TIME_LIMIT, forked
 
 from gradclip.conformance import check_target, function_target, parametrize_with_checks
 from gradclip.conformance.report import schema
-from gradclip.errors import ArgumentError
+from gradclip.core.errors import ArgumentError
 
 OPERATION = "optax.clip"
 TARGETS = """

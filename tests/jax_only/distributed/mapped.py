@@ -21,8 +21,8 @@ from jax_only.distributed.common import BOTH, LIMIT, ORDERS, SPECS, clipped, exa
 from jax_only.distributed.counting import compiled
 
 import gradclip
+from gradclip.core.errors import GradclipWarning
 from gradclip.dialects import optax, tensorflow, torch
-from gradclip.errors import GradclipWarning
 
 
 def check_an_axis_name_in_shard_map() -> None:

@@ -20,8 +20,8 @@ from jax.sharding import PartitionSpec as P
 from jax_only.distributed.common import near
 
 import gradclip
+from gradclip.core.norms import EmptyNormError
 from gradclip.dialects import optax, tensorflow, torch
-from gradclip.norms import EmptyNormError
 
 MESHES = ((8,), (4, 2), (2, 2, 2))
 NAMES = ("a", "b", "c")

@@ -18,9 +18,9 @@ from paddle_only.distributed.common import Replicate, Shard, agree, array, close
 
 import gradclip
 from gradclip.backends.paddle import grad_clip
+from gradclip.core.errors import ArgumentError
 from gradclip.dialects import paddle as paddle_dialect
 from gradclip.dialects import torch as dialect
-from gradclip.errors import ArgumentError
 
 LIMIT = 0.05
 

@@ -11,8 +11,8 @@ import pytest
 from paddle_only.distributed.common import Shard, agree, as_on_a_device, local, placed, random, world
 
 import gradclip
+from gradclip.core.errors import GradclipWarning, NonFiniteError
 from gradclip.dialects import torch as dialect
-from gradclip.errors import GradclipWarning, NonFiniteError
 
 RULE = dialect.clip_grad_norm(1.0)
 

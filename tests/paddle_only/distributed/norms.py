@@ -27,9 +27,9 @@ from paddle_only.distributed.common import (
 )
 
 import gradclip
+from gradclip.core.errors import ArgumentError
 from gradclip.dialects import paddle as paddle_dialect
 from gradclip.dialects import torch as dialect
-from gradclip.errors import ArgumentError
 
 SHAPES = [(8, 3), (16,), (4, 5), (4,)]
 

@@ -13,9 +13,9 @@ from paddle_only.distributed.common import Shard, agree, close, exact, local, pl
 import gradclip
 from gradclip import limits
 from gradclip.backends.paddle import grad_clip
+from gradclip.core.errors import ArgumentError, GradclipWarning
 from gradclip.dialects import paddle as paddle_dialect
 from gradclip.dialects import torch as dialect
-from gradclip.errors import ArgumentError, GradclipWarning
 
 
 def stages() -> list[list[object]]:

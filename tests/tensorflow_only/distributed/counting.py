@@ -99,7 +99,7 @@ def table() -> list[str]:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("error", gradclip.errors.GradclipWarning)
+    warnings.simplefilter("error", gradclip.core.errors.GradclipWarning)
     devices = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(devices[0], [tf.config.LogicalDeviceConfiguration()] * max(SIZES))
     print("\n".join(table()))

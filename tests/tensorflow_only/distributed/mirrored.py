@@ -190,7 +190,7 @@ def clips_after_the_replicas() -> None:
 
 def warns_before_the_sum() -> None:
     for rule in RULES:
-        with pytest.warns(gradclip.errors.GradclipWarning, match=WARNING) as caught:
+        with pytest.warns(gradclip.core.errors.GradclipWarning, match=WARNING) as caught:
             got = on_replicas(rule, before_the_sum)
         assert not any(warning.filename.endswith("clip.py") for warning in caught), "the warning points into gradclip"
         assert not np.allclose(got[0], on_one_device(rule)[0], rtol=1e-3, atol=1e-3), rule
@@ -232,7 +232,7 @@ def warns_in_a_function_of_an_eager_replica() -> None:
     with strategy().scope():
         model = variables()
     clipped = tf.function(lambda x: gradclip.clip(gradients(model, x)[:2], RULES[0]).grads)
-    with pytest.warns(gradclip.errors.GradclipWarning, match=WARNING):
+    with pytest.warns(gradclip.core.errors.GradclipWarning, match=WARNING):
         strategy().run(clipped, args=(tf.constant(batches()[0]),))
 
 

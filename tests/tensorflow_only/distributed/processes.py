@@ -31,7 +31,7 @@ def summed(size: tf.Tensor) -> tf.Tensor:
 
 
 def main() -> None:
-    warnings.simplefilter("error", gradclip.errors.GradclipWarning)
+    warnings.simplefilter("error", gradclip.core.errors.GradclipWarning)
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     assert strategy.num_replicas_in_sync == 2
     limit = limits.quantile(0.5, warmup=3)

@@ -68,7 +68,7 @@ def check(strategy: tf.distribute.Strategy) -> None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default")  # TensorFlow's own
-                warnings.simplefilter("error", gradclip.errors.GradclipWarning)
+                warnings.simplefilter("error", gradclip.core.errors.GradclipWarning)
                 warnings.filterwarnings("ignore", "The gradients of one replica")  # copies that nobody needs to sum
                 check_one(case, strategy)
         except Exception as error:

@@ -17,7 +17,7 @@ SCRIPT = textwrap.dedent("""
     import keras, numpy as np, tensorflow as tf
     from gradclip.backends.keras import clipped
     from gradclip.dialects import keras as dialect, optax
-    from gradclip.errors import GradclipWarning
+    from gradclip.core.errors import GradclipWarning
 
     warnings.simplefilter("error", GradclipWarning)
     cpu = tf.config.list_physical_devices("CPU")[0]

@@ -11,9 +11,9 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch_only.distributed.common import agree, as_on_a_device, close, exact, same, square, world
 
 import gradclip
+from gradclip.core.errors import GradclipWarning, NonFiniteError
 from gradclip.dialects import keras, optax, paddle, tensorflow
 from gradclip.dialects import torch as dialect
-from gradclip.errors import GradclipWarning, NonFiniteError
 
 
 def spoilt(value: float) -> dict[str, torch.nn.Parameter]:

@@ -27,8 +27,8 @@ from torch_only.distributed import common
 from torch_only.distributed.drawn import Case, Gradient, drawn
 
 import gradclip
+from gradclip.core.errors import GradclipError, GradclipWarning
 from gradclip.dialects import torch as dialect
-from gradclip.errors import GradclipError, GradclipWarning
 
 torch.compiler.reset()  # imports what torch imports late: once, before the processes are forked
 

@@ -14,9 +14,9 @@ from torch_only.distributed.common import MARKS, Traffic, agree, as_on_a_device,
 
 import gradclip
 from gradclip import Group
+from gradclip.core.errors import GradclipWarning
 from gradclip.dialects import optax, tensorflow
 from gradclip.dialects import torch as dialect
-from gradclip.errors import GradclipWarning
 
 NAMES = ["embedding", "encoder.weight", "encoder.bias", "decoder.weight", "decoder.bias", "head"]
 

@@ -13,9 +13,9 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 from torch_only.distributed.common import MARKS, Traffic, agree, as_on_a_device, close, square, world
 
 import gradclip
+from gradclip.core.errors import GradclipWarning
 from gradclip.dialects import tensorflow
 from gradclip.dialects import torch as dialect
-from gradclip.errors import GradclipWarning
 
 RULE = dialect.clip_grad_norm(1.0)
 KINDS = {"P": Partial(), "A": Partial("avg"), "S": Shard(0), "R": Replicate()}
@@ -107,7 +107,7 @@ def refused(call: Any, rank: int, error: type[Exception]) -> None:
 
 def check_what_one_rank_refuses_is_told_to_all() -> None:
     size, last = dist.get_world_size(), dist.get_world_size() - 1
-    errors = {"placement": gradclip.errors.ArgumentError, "read-only": gradclip.errors.NotWritableError}
+    errors = {"placement": gradclip.core.errors.ArgumentError, "read-only": gradclip.core.errors.NotWritableError}
     for kind, error in errors.items():
         w = torch.nn.Parameter(distribute_tensor(torch.zeros(8), world(), [Shard(0)]))
         w.grad = gradient("S", size)
@@ -120,7 +120,7 @@ def check_what_one_rank_refuses_is_told_to_all() -> None:
     given = {"a": torch.ones(3), "b": torch.ones(2)}
     if dist.get_rank() == last:
         given["b"] = torch.ones(1).expand(2)
-    refused(lambda: gradclip.clip_(given, RULE, reduce=dist.group.WORLD), last, gradclip.errors.NotWritableError)
+    refused(lambda: gradclip.clip_(given, RULE, reduce=dist.group.WORLD), last, gradclip.core.errors.NotWritableError)
 
 
 # ---- replicas by evidence ----------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def check_experts_that_come_later_on_a_device() -> None:
 def check_a_plain_fsdp2_step_reads_nothing() -> None:
     dense = torch.nn.Parameter(distribute_tensor(torch.zeros(4), world(), [Shard(0)]))
     reads: list[Any] = []
-    backend = type(gradclip.registry.home("torch"))
+    backend = type(gradclip.core.registry.home("torch"))
     tolist = backend.tolist
     with as_on_a_device(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(backend, "tolist", lambda self, x: reads.append(x) or tolist(self, x))

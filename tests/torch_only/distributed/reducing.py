@@ -14,9 +14,9 @@ from torch_only.distributed.common import MARKS, Traffic, agree, as_on_a_device,
 
 import gradclip
 from gradclip.backends.torch import step_pre_hook
+from gradclip.core.errors import GradclipWarning
 from gradclip.dialects import optax, tensorflow
 from gradclip.dialects import torch as dialect
-from gradclip.errors import GradclipWarning
 
 ORDERS = (1.0, 2.0, 3.0, math.inf, 0.0, -math.inf)
 

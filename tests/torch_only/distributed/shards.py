@@ -15,10 +15,10 @@ from torch_only.distributed.common import Traffic, agree, as_on_a_device, close,
 
 import gradclip
 from gradclip.backends.torch import step_pre_hook
+from gradclip.core.errors import page
+from gradclip.core.sharding.replicas import LOOKS
 from gradclip.dialects import optax, tensorflow
 from gradclip.dialects import torch as dialect
-from gradclip.errors import page
-from gradclip.sharding.replicas import LOOKS
 
 SECTION = "distributed.md#experts-and-other-plain-shards"
 
@@ -277,7 +277,7 @@ def check_only_the_first_clips_look() -> None:
     for _ in range(LOOKS):
         gradclip.clip_(params, rule, shards={"expert": group})
     reads: list[Any] = []
-    backend = type(gradclip.registry.home("torch"))
+    backend = type(gradclip.core.registry.home("torch"))
     tolist = backend.tolist
     with as_on_a_device(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(backend, "tolist", lambda self, x: reads.append(x) or tolist(self, x))

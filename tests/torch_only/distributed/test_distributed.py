@@ -18,7 +18,7 @@ from launched import TESTS, TIME_LIMIT, environment, start
 from torch_only.distributed import common, dying, worker
 
 import gradclip
-from gradclip import norms
+from gradclip.core import norms
 from gradclip.dialects import torch as dialect
 
 

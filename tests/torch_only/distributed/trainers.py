@@ -19,8 +19,8 @@ from torch_only.distributed.common import Traffic, agree, close, exact
 
 import gradclip
 from gradclip.backends.torch import step_pre_hook
+from gradclip.core.errors import page
 from gradclip.dialects import torch as dialect
-from gradclip.errors import page
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch deprecates what it uses itself there

@@ -1,0 +1,1 @@
+"""The parts of the Keras slot: state, skipped steps, saving, checks, logs."""

@@ -1,0 +1,1 @@
+"""One clip: what it means, and how it is carried out."""

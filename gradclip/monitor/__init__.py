@@ -1,6 +1,0 @@
-"""See what clipping does: how often, how much, and how large the norms are."""
-
-from gradclip.monitor.monitor import Monitor
-from gradclip.monitor.pure import observed
-
-__all__ = ["Monitor", "observed"]

@@ -1,0 +1,95 @@
+"""A source as a tree: Python's own parser first, then LibCST's.
+
+LibCST's parser is native code and recursive: a tree that is too deep ends the process, without an exception.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import warnings
+
+import libcst as cst
+
+from gradclip.source.model import SourceError
+
+__all__ = ["module", "tree"]
+
+_RUNS = sys.version_info[:2]
+_NEWER = {  #: newer syntax, by a line of it or by the message of an older parser
+    (3, 12): re.compile(r"^\s*type \w+(\[.*\])?\s*=|^\s*((async )?def|class) \w+\[[^]]*\]\s*[(:]|^f-string: "),
+}
+_DEEP = "nested too deeply to be read"
+_DEEPEST = 500  #: levels; LibCST takes a stack of 8 MiB at about 4000 levels of the largest construct, a lambda
+_DEEPEST_PATTERN = 16  #: levels of patterns in a ``match``: each level takes LibCST's parser several times as long
+
+
+def tree(text: str) -> ast.Module:
+    """The tree from Python's own parser: LibCST is more lenient and has no positions of its own.
+
+    Raises:
+        SourceError: if the source is not Python 3, is newer than the running Python, or would crash LibCST's parser.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in the source's strings do not matter here
+            made = ast.parse(text)
+    except (RecursionError, MemoryError):
+        raise SourceError(_DEEP) from None
+    except SyntaxError as error:
+        deep = "too many nested" in error.msg
+        newer = _needed(error)
+        message = (
+            f"It needs Python {newer} to be read; this is {_RUNS[0]}.{_RUNS[1]}."
+            if newer
+            else f"It is not Python 3: {error.msg}."
+        )
+        message = _DEEP if deep else message
+        raise SourceError(message, error.lineno or 0, error.offset or 0) from None
+    except ValueError as error:  # a null byte, a lone surrogate
+        raise SourceError(f"It is not Python 3: {error}.") from None
+    if _is_too_deep(made):
+        raise SourceError(_DEEP)
+    return made
+
+
+def _needed(error: SyntaxError) -> str:
+    """The Python whose syntax an error may be of, if it is newer than this one; "" for any other error."""
+    line = error.text or ""
+    found = (version for version, told in _NEWER.items() if version > _RUNS and (told.search(line) or told.search(error.msg)))
+    return next((f"{major}.{minor}" for major, minor in found), "")
+
+
+def module(text: str) -> cst.Module:
+    """LibCST's tree of a source that Python's parser has accepted.
+
+    Raises:
+        SourceError: if it is too long or too new for LibCST.
+    """
+    try:
+        return cst.parse_module(text)
+    except cst.ParserSyntaxError as error:
+        message = "LibCST, which reads it for gradclip, cannot parse it."
+        raise SourceError(message, error.raw_line, error.raw_column + 1) from None
+    except UnicodeEncodeError:
+        raise SourceError("It has characters that are not text (lone surrogates).") from None
+
+
+def _is_too_deep(made: ast.Module) -> bool:
+    """Whether a source is nested too deeply for LibCST. It walks without recursion."""
+    stack: list[tuple[ast.AST, int, int]] = [(made, 0, 0)]
+    while stack:
+        node, depth, patterns = stack.pop()
+        if depth > _DEEPEST or patterns > _DEEPEST_PATTERN:
+            return True
+        depth += 1
+        patterns += isinstance(node, ast.pattern)
+        if isinstance(node, ast.BoolOp):  # flat in Python's tree; in LibCST's, each operand is one level
+            depth += len(node.values)
+        elif isinstance(node, ast.Import):
+            depth += max(alias.name.count(".") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            depth += (node.module or "").count(".")
+        stack += [(child, depth, patterns) for child in ast.iter_child_nodes(node)]
+    return False

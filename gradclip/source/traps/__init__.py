@@ -1,0 +1,60 @@
+"""The traps: mistakes in calls that look right. One file for one or two traps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import libcst as cst
+
+from gradclip.source.found import ApiCall, Context, Finding
+from gradclip.source.traps import (
+    amp,
+    frequency,
+    iterators,
+    limits,
+    nones,
+    optax,
+    order,
+    paddle,
+    params,
+    replicas,
+    results,
+    shards,
+    shared,
+    trainers,
+    twice,
+    unused,
+)
+
+__all__ = ["MISTAKES", "OF_THE_NATIVE", "PLACES", "Check"]
+
+Check = Callable[[ApiCall], Finding | None]
+
+#: checks that also apply to a rewrite from a framework's legacy form to its current one
+OF_THE_NATIVE: tuple[Check, ...] = (paddle.check, paddle.check_order)
+#: the checks of a call, in the order in which they object to a rewrite
+MISTAKES: tuple[Check, ...] = (
+    *OF_THE_NATIVE,
+    limits.check_bound,
+    results.check_ignored,
+    results.check_copy,
+    unused.check,
+    iterators.check,
+    amp.check,
+    order.check,
+    optax.check,
+    frequency.check,
+    params.check,
+    twice.check,
+    replicas.check,
+    nones.check,
+    results.check_norm,
+    shards.check,
+    shared.check,
+)
+#: mistakes in other places than a call of the table: the finding at each place
+PLACES: tuple[Callable[[Context], Iterator[tuple[cst.CSTNode, Finding]]], ...] = (
+    trainers.ignored,
+    frequency.under_accumulate,
+    amp.by_hand_in_lightning,
+)

@@ -1,0 +1,1 @@
+"""Many steps: a clip with its state, slots, the monitor, and the choice of a limit."""
