@@ -12,7 +12,7 @@ from benchmarks import ROOT
 from benchmarks.outcome import Outcome
 from benchmarks.worker import Options
 from gradclip.backends.host.threads import cores
-from gradclip.commands import children
+from gradclip.conformance import children
 
 __all__ = ["FRAMEWORKS", "run"]
 

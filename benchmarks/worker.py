@@ -17,7 +17,7 @@ from benchmarks.machine import Rates
 from benchmarks.sets import chosen
 from benchmarks.subjects.base import NoDeviceError, Subject
 from benchmarks.timing import Budget
-from gradclip.commands import children
+from gradclip.conformance import children
 
 __all__ = ["Options", "selected"]
 

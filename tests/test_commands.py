@@ -8,7 +8,7 @@ import math
 import pytest
 from frameworks.base import Framework
 
-from gradclip.commands import cli, demo
+from gradclip.commands import cli, demo_runs
 from gradclip.core import registry, versions
 
 
@@ -37,7 +37,7 @@ def test_the_demo_agrees_with_numpy_and_is_a_training(backend: Framework, capsys
     assert found["largest_difference"] <= found["bound"]
     assert found["largest_off_formula"] <= found["formula_bound"]
     assert set(found["frameworks"]) == {"numpy", backend.name}
-    for call, rule in zip(demo.RULES, found["rules"], strict=True):
+    for call, rule in zip(demo_runs.RULES, found["rules"], strict=True):
         history = rule["frameworks"][backend.name]
         assert rule["rule"] == str(call)
         assert len(history["loss"]) == len(history["norm"]) == len(history["coefficient"]) == 40

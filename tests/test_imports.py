@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import inspect
 import itertools
 import subprocess
@@ -29,7 +30,7 @@ def frameworks_after(code: str) -> set[str]:
     return set(done.stdout.split()) & set(FRAMEWORKS)
 
 
-MODULES = ["", ".dialects", ".dropins", ".commands.cli", ".backends", ".migrate.codemod", ".code.runner", ".lint"]
+MODULES = ["", ".dialects", ".dropins", ".commands.cli", ".backends", ".migrate.codemod", ".source.runner", ".lint"]
 MODULES += [
     ".doctor.imports",
     ".doctor.report",
@@ -54,89 +55,38 @@ def test_a_framework_that_is_imported_would_be_seen() -> None:
 
 # ---- the direction of the imports ---------------------------------------------------------------------------------------
 
-# The core modules that each core module imports: only ones above it in this table, so that there is no cycle.
-CORE: dict[str, set[str]] = {
-    "isolation": set(),
-    "errors": set(),
-    "dtypes": set(),
-    "tracing": set(),
-    "parts": set(),
-    "containers": {"errors"},
-    "reprs": set(),
-    "lane": set(),
-    "versions": {"errors"},
-    "spelling": {"errors"},
-    "rule": {"errors", "reprs"},
-    "memory": {"errors"},
-    "backend": {"containers", "errors", "lane", "memory", "parts"},
-    "registry": {"backend", "dtypes", "errors", "tracing"},
-    "scale": {"backend", "dtypes", "rule"},
-    "ranges": {"backend", "dtypes"},
-    "norms": {"backend", "dtypes", "errors", "ranges", "rule"},
-    "reference": {"backend", "dtypes", "lane", "norms", "scale"},
-    "typed": set(),
-    "slotted": set(),
-    "dialects": {"errors", "rule", "spelling", "tracing", "typed"},
-    "mistakes": {"backend", "dialects", "errors", "rule", "spelling"},
-    "gradients": {"backend", "containers", "errors", "lane", "mistakes", "registry", "tracing"},
-    "names": {"tracing"},
-    "groups": {"containers", "errors", "gradients", "mistakes", "names", "registry", "rule"},
-    "check": {"backend", "dtypes", "errors", "gradients", "norms", "registry", "rule"},
-    "returned": {"typed"},
-    "result": {"dtypes", "gradients", "lane", "reprs"},
-    "measure": {"backend", "dtypes", "gradients", "norms", "rule"},
-    "coefficient": {"backend", "dtypes", "gradients", "norms", "registry", "rule"},
-    "warning": {"errors", "gradients", "tracing"},
-    "sharding": {
-        *("backend", "check", "dtypes", "errors", "gradients", "groups", "measure", "norms", "parts", "registry", "rule"),
-        *("tracing", "warning"),
-    },
-    "monitor": {
-        *("backend", "containers", "dtypes", "errors", "gradients", "groups", "registry", "result", "rule", "scale"),
-        *("sharding", "tracing", "typed"),
-    },
-    "limits": {"backend", "dtypes", "errors", "monitor", "registry", "rule"},
-    "advice": {"errors", "monitor"},
-    "policies": {"backend", "dtypes", "errors", "gradients", "groups", "lane", "registry", "rule", "scale"},
-    "engine": {
-        *("backend", "check", "coefficient", "dtypes", "errors", "gradients", "groups", "lane", "measure", "memory"),
-        *("mistakes", "norms", "policies", "registry", "result", "rule", "scale", "sharding", "tracing", "warning"),
-    },
-    "clip": {"engine", "gradients", "groups", "result", "rule", "tracing", "typed"},
-    "dropins": {
-        *("check", "containers", "dialects", "dtypes", "engine", "errors", "gradients", "groups", "lane", "registry"),
-        *("result", "rule", "tracing", "typed"),
-    },
-    "step": {
-        *("backend", "clip", "engine", "errors", "gradients", "groups", "limits", "mistakes", "monitor", "registry"),
-        *("policies", "result", "rule", "sharding", "tracing", "typed"),
-    },
-    "slot": {"errors", "groups", "limits", "monitor", "policies", "result", "sharding", "step"},
-    "__init__": {
-        *("advice", "backend", "clip", "dropins", "groups", "isolation", "limits", "monitor", "registry"),
-        *("result", "rule", "spelling", "step"),
-    },
-    "doctor": {"advice", "engine", "errors", "gradients", "groups", "monitor", "rule"},
-}
-# The catalogue of natives and these three use dialects and rules as data. The conformance suite uses public names and the
-# catalogue, the demo's trainers public names. No module imports the command line, but ``children``, which
-# imports only ``isolation``.
-MIGRATE, CONFORMANCE, COMMANDS, CHILDREN = "migrate", "conformance", {"commands", "__main__"}, "commands.children"
-PUBLIC = {"__init__", "dialects", "errors"}
+# A room -> the rooms below it that it imports. Each row lists exactly its imports, and only rooms above it in this table.
 ROOMS: dict[str, set[str]] = {
-    "natives": {"clip", "coefficient", "dialects", "dropins", "errors", "norms", "rule", "spelling"},
-    "explain": {"errors", "natives", "rule", "spelling"},
-    "code": {"errors", "natives"},
-    "lint": {"code", "errors"},
-    MIGRATE: {"code", "dialects", "errors", "natives"},
-    CONFORMANCE: {*PUBLIC, "natives", "spelling"},
+    "core": set(),
+    "dialects": {"core"},
+    "dropins": {"core", "dialects"},
+    "limits": {"core"},
+    "steps": {"core", "limits"},
+    "__init__": {"core", "dropins", "limits", "steps"},
+    "natives": {"core", "dialects", "dropins"},
+    "explain": {"core", "natives"},
+    "source": {"core", "natives"},
+    "lint": {"core", "source"},
+    "migrate": {"core", "dialects", "natives", "source"},
+    "doctor": {"core", "steps"},
+    "conformance": {"__init__", "core", "dialects", "natives"},
     "commands": {
-        *("__init__", "__version__", "backend", "advice", "dialects", "dtypes", "errors", "versions", "isolation", "registry"),
-        "monitor",
-        "rule",
-        "spelling",
+        *("__init__", "__version__", "conformance", "core", "dialects", "doctor", "explain", "lint", "migrate", "natives"),
+        *("source", "steps"),
     },
+    "__main__": {"commands"},
 }
+# The files of the core that some rooms are content with.
+READ = {"errors", "rule", "spelling"}
+OF_CORE = {
+    "dialects": {"errors", "mistakes", "rule", "spelling", "tracing", "typed"},
+    **dict.fromkeys(("explain", "lint", "migrate", "source"), READ),
+    "conformance": {"errors", "isolation", "spelling"},
+}
+# The suite and the demo's trainers use public names, and these of the core.
+PUBLIC = {"__init__", "__version__", "dialects", "core.errors"}
+OUTSIDE = "conformance"  # it sees gradclip as others do
+CHILDREN = "conformance.children"  # processes: it uses nothing of the suite
 
 # ---- the backends ---------------------------------------------------------------------------------------------------------
 
@@ -151,61 +101,18 @@ FOLDERS = {
     "keras": {"keras", "tensorflow", "jax"},
 }
 BELOW = {
-    *(
-        "backend",
-        "containers",
-        "dtypes",
-        "errors",
-        "versions",
-        "lane",
-        "memory",
-        "mistakes",
-        "norms",
-        "parts",
-        "ranges",
-        "reference",
-        "result",
-        "rule",
-    ),
-    *("scale", "tracing"),
+    *("backend", "containers", "dtypes", "errors", "lane", "memory", "mistakes", "norms", "parts", "ranges", "reference"),
+    *("result", "rule", "scale", "tracing", "versions"),
 }
-# Slots, and programs of a whole clip, depend on the engine. Only __init__ and the watch of their folder may import them.
-ON_TOP = {
-    "backends.torch.closures",
-    "backends.torch.clipped",
-    "backends.host.fused",
-    "backends.torch.few",
-    "backends.torch.step",
-    *(f"backends.keras.{name}" for name in ("__init__", "check", "log", "saving", "skipping", "state")),
-    *(
-        "backends.paddle.clipped",
-        "backends.paddle.slot",
-        "backends.paddle.kept",
-        "backends.jax.slot",
-        "backends.jax.fused",
-    ),
-}
-ABOVE = {
-    "__version__",
-    "clip",
-    "coefficient",
-    "engine",
-    "gradients",
-    "groups",
-    "limits",
-    "monitor",
-    "policies",
-    "registry",
-    "slot",
-    "step",
-}
-# What `gradclip doctor` loads by name, in files of these first letters. It imports the room of the doctor and the catalogue.
+# Slots, and programs of a whole clip, stand on the engine. Only __init__ and the watch of their folder may import them.
+ON_TOP = ("slot", "fused", "keras")
+# `gradclip doctor` loads these by name. They import the room of the doctor and the catalogue.
 WATCH = "watch"
 DEMO_SHARED = {f"backends.demo.{name}" for name in ("base", "digits", "story", "training")}
 # Third-party packages that a module or package imports; all others import none.
 THIRD_PARTY = {
-    "code": {"libcst"},
-    "code.files": {"pathspec"},
+    "source": {"libcst"},
+    "source.files": {"pathspec"},
     "commands.demo_alone": {"numpy", "rich"},
     "commands.demo_report": {"rich"},
     "conformance.parametrize": {"pytest"},
@@ -213,15 +120,15 @@ THIRD_PARTY = {
     "conformance.progress": {"rich"},
     "conformance.report.html": {"jinja2"},
     "commands.cli": {"argcomplete"},
-    "conformance.report.text": {"rich"},
+    "conformance.report.printed": {"rich"},
     "migrate.byhand": {"libcst"},
     "migrate.codemod": {"libcst"},
     "migrate.objections": {"libcst"},
     "dropins.paddle": {"paddle"},  # for type checkers
-    "monitor.picture": {"matplotlib"},
+    "steps.monitor.picture": {"matplotlib"},
     "migrate.output": {"rich"},
     **{f"backends.{name}": packages for name, packages in FOLDERS.items()},
-    "backends.keras.state": {"keras", "numpy"},
+    "backends.keras.slot.state": {"keras", "numpy"},
     "backends.keras.watch": {"numpy"},
     "backends.targets.host": {"numpy", "ml_dtypes"},
     "backends.targets.jax": {"jax", "optax"},
@@ -266,40 +173,43 @@ def imported(tree: ast.AST) -> Iterator[str]:
 def may_import(module: str, target: str) -> bool:
     """Whether ``module``, named without ``gradclip.``, may import ``target``."""
     root, _, inner = target.partition(".")
+    inner = inner or "__init__"
     if root != "gradclip":
         names = itertools.accumulate(module.split("."), "{}.{}".format)
         return root in sys.stdlib_module_names or any(root in THIRD_PARTY.get(name, set()) for name in names)
-    room, target_room = module.partition(".")[0], inner.partition(".")[0] or "__init__"
+    room, target_room = room_of(module), room_of(inner)
     if room == "backends":
         return _backend_may_import(module, inner, target_room)
-    if target_room == "backends" or module == CHILDREN:
-        return module == CHILDREN and inner == "isolation"
-    if room in COMMANDS:
-        known = {"commands", "doctor", "explain", "natives", "code", "lint", MIGRATE, CONFORMANCE}
-        return target_room in known | ROOMS["commands"]
-    if room in ROOMS:
-        return target_room in {room, *ROOMS[room]} or (room == CONFORMANCE and inner == CHILDREN)
-    return target_room in CORE[room] or (room == target_room and "." in module)
+    if target_room == "core" and room in OF_CORE:
+        return inner.removeprefix("core.") in OF_CORE[room]
+    return target_room in {room, *ROOMS[room]} and (module != CHILDREN or inner == "core.isolation")
 
 
-def _is_watch(module: str) -> bool:
-    return module.rpartition(".")[2].startswith(WATCH)
+def room_of(module: str) -> str:
+    return module.partition(".")[0] or "__init__"
+
+
+def _is_in(module: str, kinds: tuple[str, ...]) -> bool:
+    """Whether a module of a backend is of a kind: a file or a folder of that name."""
+    return module.startswith("backends.") and not set(kinds).isdisjoint(module.split(".")[1:])
 
 
 def _backend_may_import(module: str, inner: str, target_room: str) -> bool:
     folder, other = module.split(".")[1], inner.partition(".")[2].partition(".")[0]
     if folder == "targets":
-        return target_room in {CONFORMANCE, "natives", *PUBLIC} or inner == "backends.targets.host"
+        return target_room in {OUTSIDE, "natives"} or inner in PUBLIC or inner == "backends.targets.host"
     if folder == "demo":
-        return target_room in PUBLIC or inner in {CHILDREN, *DEMO_SHARED}
-    if _is_watch(module) and target_room in {"doctor", "dropins", "natives", "registry"}:
+        return inner in {CHILDREN, *PUBLIC, *DEMO_SHARED}
+    is_watch, is_on_top = _is_in(module, (WATCH,)), _is_in(module, ON_TOP)
+    if is_watch and (target_room in {"doctor", "dropins", "natives", "steps"} or inner == "core.registry"):
         return True
     if target_room != "backends":
-        return target_room in BELOW or (module in ON_TOP and target_room in ABOVE)
-    if _is_watch(inner):
-        return _is_watch(module) and folder == other
-    if inner in ON_TOP:
-        return other in (folder, "host") and (module in {*ON_TOP, f"backends.{folder}.__init__", f"backends.{folder}.{WATCH}"})
+        return inner.removeprefix("core.") in BELOW or (is_on_top and target_room in {"__version__", "core", "limits", "steps"})
+    if _is_in(inner, (WATCH,)):
+        return is_watch and folder == other
+    if _is_in(inner, ON_TOP):
+        is_beside = is_on_top or is_watch or module == f"backends.{folder}.__init__"
+        return other in (folder, "host") and is_beside
     return folder == other or (other == "host" and inner != "backends.host._kernels")
 
 
@@ -310,29 +220,51 @@ def violations(module: str, source: str) -> list[str]:
 
 @pytest.mark.parametrize("module", SOURCES)
 def test_a_module_imports_only_what_it_may(module: str) -> None:
-    room = module.partition(".")[0]
-    assert room in {*CORE, *COMMANDS, *ROOMS, "backends"}, f"say in this file what {module} may import"
+    assert room_of(module) in {*ROOMS, "backends"}, f"say in this file what {module} may import"
     assert violations(module, SOURCES[module].read_text(encoding="utf-8")) == []
 
 
 def test_the_modules_are_found() -> None:
-    assert {"__init__", "errors", "clip", "dialects.torch", "dropins.torch", "backends.numpy.__init__"} <= SOURCES.keys()
+    assert {
+        "__init__",
+        "core.errors",
+        "core.clip",
+        "dialects.torch",
+        "dropins.torch",
+        "backends.numpy.__init__",
+    } <= SOURCES.keys()
     assert len({path.resolve() for path in SOURCES.values()}) == len(SOURCES), "a source is read twice"
-    assert SOURCES.keys() >= ON_TOP
     assert {name.split(".")[1] for name in SOURCES if name.count(".") > 0 and name.startswith("backends.")} == {
         *("__init__", "demo", "targets"),
         *FOLDERS,
     }
 
 
-def test_nothing_goes_round() -> None:
-    """Each module of the core imports only modules above it in the table, and its row lists exactly its imports."""
-    rooms = list(CORE)
-    for place, (room, row) in enumerate(CORE.items()):
-        assert row <= set(rooms[:place])
-        of_room = [ast.parse(path.read_text("utf-8")) for name, path in SOURCES.items() if name.partition(".")[0] == room]
-        found = {x.split(".")[1] for tree in of_room for x in imported(tree) if x.startswith("gradclip.")}
+def test_a_room_imports_only_rooms_below_it() -> None:
+    rooms = list(ROOMS)
+    assert {room_of(module) for module in SOURCES} == {*rooms, "backends"}
+    for place, (room, row) in enumerate(ROOMS.items()):
+        assert row - {"__version__"} <= set(rooms[:place])
+        found = {room_of(x.partition(".")[2]) for module in SOURCES if room_of(module) == room for x in of_gradclip(module)}
         assert row == found - {room}, room
+
+
+def of_gradclip(module: str) -> Iterator[str]:
+    return (x for x in imported(ast.parse(SOURCES[module].read_text("utf-8"))) if x.partition(".")[0] == "gradclip")
+
+
+def test_no_file_imports_itself_in_a_circle() -> None:
+    graph = {
+        module: {_file_of(x) for x in of_gradclip(module)} - {module} for module in SOURCES if room_of(module) != "backends"
+    }
+    graphlib.TopologicalSorter(graph).prepare()
+    with pytest.raises(graphlib.CycleError):
+        graphlib.TopologicalSorter({**graph, "core.errors": {"core.clip"}}).prepare()
+
+
+def _file_of(target: str) -> str:
+    inner = target.partition(".")[2] or "__init__"
+    return inner if inner in SOURCES else f"{inner}.__init__"
 
 
 @pytest.mark.parametrize("name", THIRD_PARTY)
@@ -344,25 +276,22 @@ def test_third_parties_are_used(name: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source", "target"),
     [
-        ("errors", "from gradclip.core.backend import Backend", "gradclip.core.backend"),
-        ("registry", "from gradclip.core.clip import clip", "gradclip.clip"),
-        ("rule", "from gradclip import norms", "gradclip.core.norms"),
-        ("clip", "import gradclip", "gradclip"),
-        ("clip", "from gradclip import clip_", "gradclip"),
-        ("conformance.engine", "from gradclip import norms", "gradclip.core.norms"),
+        ("core.clip", "import gradclip", "gradclip"),
+        ("core.clip", "from gradclip import clip_", "gradclip"),
+        ("conformance.engine", "from gradclip.core import norms", "gradclip.core.norms"),
         ("conformance.engine", "import numpy", "numpy"),
         ("conformance.plugin", "import rich", "rich"),
         ("conformance.adapted", "import gradclip.backends.numpy", "gradclip.backends.numpy"),
         ("dialects.torch", "import gradclip.conformance", "gradclip.conformance"),
         ("backends.targets.torch", "import numpy", "numpy"),
         ("backends.targets.torch", "from gradclip.backends.targets import jax", "gradclip.backends.targets.jax"),
-        ("clip", "def f():\n    import torch.nn", "torch.nn"),
-        ("clip", "from numpy import ndarray", "numpy"),
-        ("registry", "from gradclip.backends.numpy import NumpyBackend", "gradclip.backends.numpy"),
+        ("core.clip", "def f():\n    import torch.nn", "torch.nn"),
+        ("core.clip", "from numpy import ndarray", "numpy"),
+        ("core.registry", "from gradclip.backends.numpy import NumpyBackend", "gradclip.backends.numpy"),
         ("commands.cli", "import gradclip.backends.torch", "gradclip.backends.torch"),
-        ("dialects.torch", "from gradclip.core.clip import clip", "gradclip.clip"),
+        ("dialects.torch", "from gradclip.core.clip import clip", "gradclip.core.clip"),
         ("dialects.torch", "from . import keras", "."),
-        ("dropins.torch", "from gradclip.commands.demo import run", "gradclip.commands.demo"),
+        ("dropins.torch", "from gradclip.commands.demo_runs import run", "gradclip.commands.demo_runs"),
         ("backends.torch.__init__", "import tensorflow as tf", "tensorflow"),
         ("backends.torch.lanes", "import numpy as np", "numpy"),
         ("backends.torch.lanes", "from gradclip.backends import numpy", "gradclip.backends.numpy"),
@@ -371,9 +300,9 @@ def test_third_parties_are_used(name: str) -> None:
         ("backends.torch.lanes", "from gradclip.backends.host import _kernels", "gradclip.backends.host._kernels"),
         ("backends.torch.lanes", "from gradclip.backends.torch.slot import step_pre_hook", "gradclip.backends.torch.slot"),
         ("backends.torch.lanes", "from gradclip.core.engine import run", "gradclip.core.engine"),
-        ("backends.torch.__init__", "def f():\n    from gradclip.core.clip import clip", "gradclip.clip"),
+        ("backends.torch.__init__", "def f():\n    from gradclip.core.clip import clip", "gradclip.core.clip"),
         ("backends.paddle.__init__", "from gradclip.core.registry import find", "gradclip.core.registry"),
-        ("backends.paddle.slot", "from gradclip.dropins.paddle import ClipGrad", "gradclip.dropins.paddle"),
+        ("backends.paddle.slot.__init__", "from gradclip.dropins.paddle import ClipGrad", "gradclip.dropins.paddle"),
         ("backends.jax.fused", "import gradclip", "gradclip"),
         ("backends.jax.fused", "from gradclip.backends.torch.slot import step_pre_hook", "gradclip.backends.torch.slot"),
         ("backends.host.lane", "from gradclip.backends.torch import versions", "gradclip.backends.torch.versions"),
@@ -386,26 +315,27 @@ def test_third_parties_are_used(name: str) -> None:
         ("backends.torch.lanes", "from gradclip.doctor import own", "gradclip.doctor.own"),
         ("backends.torch.lanes", "from gradclip.backends.torch import watch", "gradclip.backends.torch.watch"),
         ("doctor.imports", "import torch", "torch"),
-        ("lane", "from gradclip.core.backend import Backend", "gradclip.core.backend"),
-        ("registry", "if TYPE_CHECKING:\n    from gradclip.core.lane import Lane", "gradclip.core.lane"),
         ("migrate.output", "from gradclip.core.engine import run", "gradclip.core.engine"),
-        ("clip", "from gradclip.source.model import Options", "gradclip.source.model"),
+        ("core.mistakes", "from gradclip import dialects", "gradclip.dialects"),
+        ("limits.adaptive", "from gradclip.steps.step import Step", "gradclip.steps.step"),
+        ("explain.words", "from gradclip.core.engine import run", "gradclip.core.engine"),
+        ("backends.torch.lanes", "from gradclip.steps.monitor import Monitor", "gradclip.steps.monitor"),
+        ("core.clip", "from gradclip.source.model import Options", "gradclip.source.model"),
         ("migrate.codemod.rewrite", "import gradclip.backends.jax", "gradclip.backends.jax"),
         ("migrate.objections.keras", "import keras", "keras"),
-        ("code.runner", "from gradclip.migrate.codemod import migrate_source", "gradclip.migrate.codemod"),
-        ("code.codes", "from gradclip.lint import alarms", "gradclip.lint"),
+        ("source.runner", "from gradclip.migrate.codemod import migrate_source", "gradclip.migrate.codemod"),
+        ("source.codes", "from gradclip.lint import alarms", "gradclip.lint"),
         ("lint.output", "from gradclip.migrate.codemod import migrate_source", "gradclip.migrate.codemod"),
         ("migrate.output", "from gradclip.lint import alarms", "gradclip.lint"),
         ("natives.torch", "import libcst", "libcst"),
         ("natives.torch", "from gradclip.source.model import Options", "gradclip.source.model"),
         ("dialects.torch", "from gradclip.natives import NATIVES", "gradclip.natives"),
-        ("code.runner", "from gradclip.commands.cli import main", "gradclip.commands.cli"),
-        ("code.runner", "from gradclip.commands import children", "gradclip.commands.children"),
+        ("source.runner", "from gradclip.commands.cli import main", "gradclip.commands.cli"),
+        ("source.runner", "from gradclip.conformance import children", "gradclip.conformance.children"),
         ("conformance.processes", "from gradclip.commands import demo", "gradclip.commands.demo"),
-        ("commands.children", "from gradclip.commands import cli", "gradclip.commands.cli"),
-        ("commands.children", "import gradclip", "gradclip"),
+        ("conformance.children", "from gradclip.commands import cli", "gradclip.commands.cli"),
         ("backends.demo.base", "from gradclip.commands import demo", "gradclip.commands.demo"),
-        ("backends.torch.step", "from gradclip.commands import children", "gradclip.commands.children"),
+        ("backends.torch.slot", "from gradclip.conformance import children", "gradclip.conformance.children"),
         ("backends.demo.torch", "from gradclip.core.engine import run", "gradclip.core.engine"),
         ("backends.demo.torch", "from gradclip.backends.demo.jax import trainer", "gradclip.backends.demo.jax"),
     ],

@@ -1,6 +1,6 @@
 """``python tools/house.py``: draw ``docs/pictures/house.svg``, the house of CONTRIBUTING.md, from the imports in the sources.
 
-A part of ``gradclip/`` stands on the floor above the highest part that it imports. With ``--check`` it writes nothing, and ends
+A room of ``gradclip/`` stands on the floor above the highest part that it imports. With ``--check`` it writes nothing, and ends
 with 1 if the drawing is not current.
 """
 
@@ -21,11 +21,9 @@ PICTURE = ROOT / "docs" / "pictures" / "house.svg"
 ADDED = {
     "dialects": "a dialect: gradclip/dialects/",
     "conformance": "a check: gradclip/conformance/checks/",
-    "code": "a rule of the linter: gradclip/source/traps/",
-    "reference": "a lane: a class of gradclip/core/reference.py, in the backend's folder",
-    "backends": "a backend: backends/",
+    "source": "a rule of the linter: gradclip/source/traps/",
+    "backends": "a backend or a lane: backends/",
 }
-_ALONE = "gradclip.commands.children"  # it imports nothing of gradclip, and the conformance suite uses it
 _WIDTH, _HEIGHT, _GAP, _LEFT = 960, 30, 12, 16
 _STYLE = """\
 text { font: 14px ui-monospace, monospace; fill: #1f2328; text-anchor: middle; dominant-baseline: central }
@@ -42,7 +40,7 @@ def imports(source: str) -> frozenset[str]:
     """The parts of gradclip that a source imports while it runs; ``__init__`` for the package itself.
 
     >>> sorted(imports("from gradclip.core.rule import Rule\\nimport gradclip\\nimport json"))
-    ['__init__', 'rule']
+    ['__init__', 'core']
     """
     return frozenset(_imports(ast.parse(source)))
 
@@ -51,12 +49,12 @@ def _imports(tree: ast.Module) -> Iterator[str]:
     for node in _statements(tree.body):
         if isinstance(node, ast.ImportFrom) and node.module:
             inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            names = inner if node.module == "gradclip" or _ALONE in inner else [node.module]
+            names = inner if node.module == "gradclip" else [node.module]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         else:
             continue
-        for package, _, part in (name.partition(".") for name in names if name != _ALONE):
+        for package, _, part in (name.partition(".") for name in names):
             if package == "gradclip":
                 yield part.partition(".")[0] or "__init__"
 
@@ -91,8 +89,8 @@ def parts(folder: Path) -> dict[str, set[str]]:
 def floors(graph: dict[str, set[str]]) -> list[list[str]]:
     """The parts by floors, the highest first.
 
-    >>> floors({"clip": {"rule", "errors"}, "rule": {"errors"}, "errors": set(), "dtypes": set()})
-    [['clip'], ['rule'], ['dtypes', 'errors']]
+    >>> floors({"steps": {"limits", "core"}, "limits": {"core"}, "core": set()})
+    [['steps'], ['limits'], ['core']]
     """
     left, built, placed = dict(graph), [], set[str]()
     while left:
@@ -119,11 +117,11 @@ def drawing(root: Path) -> str:
     lines += _floor([(name, "backends") for name in cellar], y)
     y += _HEIGHT + 24
     notes = list(ADDED.values())
-    for k, text in enumerate((f"Blue is where you add {'; '.join(notes[:3])};", f"{'; '.join(notes[3:])}.")):
+    for k, text in enumerate((f"Blue is where you add {'; '.join(notes[:2])};", f"{'; '.join(notes[2:])}.")):
         lines.append(f'<text class="note" x="{_LEFT}" y="{y + 20 * k}">{text}</text>')
     height = y + 40
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img">'
-    title = "<title>The parts of gradclip: each stands above all that it imports</title>"
+    title = "<title>The rooms of gradclip: each stands above all that it imports</title>"
     page = f'<rect class="page" width="{_WIDTH}" height="{height}"/>'
     return "\n".join([head, title, f"<style>\n{_STYLE}\n</style>", page, *lines, "</svg>", ""])
 

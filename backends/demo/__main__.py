@@ -9,7 +9,7 @@ import importlib
 import json
 import sys
 
-from gradclip.commands.children import channel
+from gradclip.conformance.children import channel
 
 if __name__ == "__main__":
     with channel() as send:  # the import is in here: it fails if a framework is broken

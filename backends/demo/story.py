@@ -11,7 +11,7 @@ import numpy as np
 import gradclip
 from gradclip.backends.demo import digits
 from gradclip.backends.demo.training import one_a_norm
-from gradclip.commands.children import Message
+from gradclip.conformance.children import Message
 
 _HIDDEN, _ROWS, _COLUMNS, _DIGITS = 32, 8, 8, 10
 _RATE = 1.0  # far too high without a clip: a step makes the hidden state grow, and each row multiplies it

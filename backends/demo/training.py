@@ -9,7 +9,7 @@ from typing import Any
 import gradclip
 from gradclip.backends.demo import digits
 from gradclip.backends.demo.base import Trainer
-from gradclip.commands.children import Message
+from gradclip.conformance.children import Message
 
 
 def train(trainer: Trainer, task: Message, send: Callable[[Message], None]) -> None:

@@ -13,8 +13,8 @@ from importlib import util
 from typing import Any
 
 import gradclip
-from gradclip.commands import children
 from gradclip.commands.common import print_json
+from gradclip.conformance import children
 from gradclip.core import registry
 from gradclip.core.backend import Backend, Tensor, number
 from gradclip.core.dtypes import COMPLEX, FLOATS, WIDE

@@ -170,7 +170,7 @@ def _list(made: Plan) -> None:
 
 
 def _write(report: Report, made: Plan, options: argparse.Namespace) -> None:
-    from gradclip.conformance.report import as_json, lay_out, text, write_html, write_json
+    from gradclip.conformance.report import as_json, lay_out, printed, write_html, write_json
 
     seen = lay_out(report, made.files.values())
     if options.html:
@@ -180,4 +180,4 @@ def _write(report: Report, made: Plan, options: argparse.Namespace) -> None:
         return
     if options.json:
         write_json(report, options.json)
-    text.show(seen, sys.stdout, options.verbose, options.all)
+    printed.show(seen, sys.stdout, options.verbose, options.all)

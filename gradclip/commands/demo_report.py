@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from rich.text import Text
 
-from gradclip.commands import demo, demo_alone
+from gradclip.commands import demo_alone, demo_runs
 from gradclip.commands.demo_story import Story, Training
 from gradclip.core.errors import counted
 from gradclip.core.rule import Scope
@@ -54,26 +54,26 @@ class Shown:
         """A new part has begun."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def start(self, run: demo.Run, steps: int) -> None:
+    def start(self, run: demo_runs.Run, steps: int) -> None:
         """A framework's process is about to start."""
         if self._bars is None:
             self.say(f"{run.name}: starting")
         else:
-            self._tasks[run.name] = self._bars.add_task(run.name, total=steps * len(demo.RULES), state="starting")
+            self._tasks[run.name] = self._bars.add_task(run.name, total=steps * len(demo_runs.RULES), state="starting")
 
-    def step(self, run: demo.Run) -> None:
+    def step(self, run: demo_runs.Run) -> None:
         """A step was made."""
         done = [len(history.loss) for history in run.histories]
         if self._bars is not None:
-            begun = [call.dialect for call, steps in zip(demo.RULES, done, strict=True) if steps]
+            begun = [call.dialect for call, steps in zip(demo_runs.RULES, done, strict=True) if steps]
             state = f"{begun[-1]} dialect" if begun else "starting"
             self._bars.update(self._tasks[run.name], completed=sum(done), state=state)
             return
-        for call, history in zip(demo.RULES, run.histories, strict=True):
+        for call, history in zip(demo_runs.RULES, run.histories, strict=True):
             if len(history.loss) == 1 and history.accuracy is None:
                 self.say(f"{run.name}: training with {call}")
 
-    def end(self, run: demo.Run) -> None:
+    def end(self, run: demo_runs.Run) -> None:
         """The process ended."""
         if self._bars is None:
             self.say(f"{run.name}: {run.error or f'done in {run.seconds:.1f} s'}")
@@ -82,12 +82,12 @@ class Shown:
             self._bars.stop_task(self._tasks[run.name])
 
 
-def show(outcome: demo.Comparison, console: Console | None = None) -> None:
+def show(outcome: demo_runs.Comparison, console: Console | None = None) -> None:
     """Print why to clip, then a table for each dialect, and the conclusion."""
     console = console or Console(highlight=False)
     if outcome.story.trainings:
         _show_story(console, outcome.story)
-    if [run.name for run in outcome.runs] == [demo.REFERENCE]:
+    if [run.name for run in outcome.runs] == [demo_runs.REFERENCE]:
         demo_alone.show(console)
     else:
         _show_rules(console, outcome)
@@ -177,19 +177,19 @@ def _bars(values: Sequence[float], scale: Sequence[float]) -> str:
 # ---- do they agree -------------------------------------------------------------------------------------------------------
 
 
-def _show_rules(console: Console, outcome: demo.Comparison) -> None:
+def _show_rules(console: Console, outcome: demo_runs.Comparison) -> None:
     if outcome.story.trainings:
         _title(console, "Do the frameworks agree?")
     about = "Handwritten digits, a 64-32-10 tanh classifier, gradient descent in float32,"
     steps = counted(outcome.steps, "step")
     _say(console, f"{about} {steps} of 64 images: each framework's own gradients, clipped by gradclip.")
     _say(console, ", ".join(f"{run.name} {run.version}" for run in outcome.finished))
-    for rule in range(len(demo.RULES)):
+    for rule in range(len(demo_runs.RULES)):
         _show_rule(console, outcome, rule)
 
 
-def _show_rule(console: Console, outcome: demo.Comparison, rule: int) -> None:
-    call = demo.RULES[rule]
+def _show_rule(console: Console, outcome: demo_runs.Comparison, rule: int) -> None:
+    call = demo_runs.RULES[rule]
     console.print()
     scope = call.rule().scope
     _say(console, f"{call}: {_SCOPES[scope]}")
@@ -202,7 +202,7 @@ def _show_rule(console: Console, outcome: demo.Comparison, rule: int) -> None:
     for name in [*map(str, steps), "max diff"]:
         table.add_column(name, justify="right", no_wrap=True)
     names = _NAMES if console.width >= 60 else _SHORT
-    for quantity in demo.QUANTITIES:
+    for quantity in demo_runs.QUANTITIES:
         for i, run in enumerate(outcome.finished):
             numbers = [_number(run.histories[rule].shown(quantity, step - 1)) for step in steps]
             off = "" if run is outcome.reference else f"{outcome.differences(run, rule)[quantity]:.1e}"
@@ -229,16 +229,16 @@ def _checkpoints(steps: int, room: int) -> list[int]:
     return [1 + round(i * (steps - 1) / max(1, count - 1)) for i in range(count)]
 
 
-def _verdict(outcome: demo.Comparison) -> Iterator[str]:
+def _verdict(outcome: demo_runs.Comparison) -> Iterator[str]:
     others = [run.name for run in outcome.finished if run is not outcome.reference]
     if outcome.finished:
-        off, bound = outcome.largest_off_formula, demo.FORMULA_BOUND
+        off, bound = outcome.largest_off_formula, demo_runs.FORMULA_BOUND
         yield f"{_word(off <= bound)}: coefficients with the formulas: within {off:.1g} (bound {bound:.1e})"
     if outcome.reference is None:
-        yield f"NOTHING TO COMPARE WITH: {demo.REFERENCE} failed."
+        yield f"NOTHING TO COMPARE WITH: {demo_runs.REFERENCE} failed."
     elif others:
-        off, bound = outcome.largest, demo.BOUND
-        what = f"{', '.join(others)} with {demo.REFERENCE}"
+        off, bound = outcome.largest, demo_runs.BOUND
+        what = f"{', '.join(others)} with {demo_runs.REFERENCE}"
         yield f"{_word(off <= bound)}: {what}: within {off:.1e} (bound {bound:.0e})"
     else:
         yield "NumPy ran alone: install torch, tensorflow, paddlepaddle or jax to compare them."

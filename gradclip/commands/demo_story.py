@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gradclip.commands import children
+from gradclip.conformance import children
 
 __all__ = ["MOST_STEPS", "Story", "Training", "run"]
 
@@ -64,7 +64,7 @@ def _largest(norms: Sequence[float]) -> float:
 
 
 def run(steps: int, calls: Sequence[Any], environment: dict[str, str], said: Callable[[str], None]) -> Story:
-    """Train without a clip, and with each of these rules, given as :class:`gradclip.commands.demo.Call`."""
+    """Train without a clip, and with each of these rules, given as :class:`gradclip.commands.demo_runs.Call`."""
     said("numpy: training a network that explodes, without a clip and with each")
     story = Story([Training(""), *(Training(str(call)) for call in calls)])
     rules = [[call.dialect, call.function, call.arguments] for call in calls]

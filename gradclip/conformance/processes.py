@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gradclip.commands import children
+from gradclip.conformance import children
 from gradclip.conformance.cases import Case, Plan
 from gradclip.conformance.declared import reasons_of, xfails_of_run
 from gradclip.conformance.engine import failed, judged, new_report

@@ -11,8 +11,8 @@ import os
 import sys
 from typing import Any
 
-from gradclip.commands.children import Message, channel
 from gradclip.conformance.cases import Plan, plan
+from gradclip.conformance.children import Message, channel
 from gradclip.conformance.declared import xfails_of_run
 from gradclip.conformance.engine import new_report, run_plan
 from gradclip.conformance.like import as_native

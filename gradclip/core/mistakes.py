@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from gradclip import dialects
 from gradclip.core.backend import Backend
 from gradclip.core.errors import ArgumentError, ArgumentTypeError, NotWritableError, TensorTypeError, shown
 from gradclip.core.rule import Rule
-from gradclip.core.spelling import same
 
 __all__ = [
     "advice",
@@ -20,6 +18,7 @@ __all__ = [
     "keras_variable",
     "not_a_rule",
     "not_an_optimizer",
+    "on_look_up",
     "refuse_states",
     "symbolic",
 ]
@@ -225,6 +224,14 @@ def refuse_states(backend: Backend, tree: Any, present: Sequence[Any], params: S
 
 # ---- in the place of a rule ----------------------------------------------------------------------------------------------
 
+_look_ups: list[Callable[[str], str]] = []  # a native's name -> the call of the rule that does the same, or ""
+
+
+def on_look_up(look_up: Callable[[str], str]) -> None:
+    """The dialects say which of their functions makes the rule of a native: the core does not know them."""
+    _look_ups.append(look_up)
+
+
 _EXAMPLE = "gradclip.dialects.torch.clip_grad_norm(max_norm=1.0)"
 
 
@@ -276,12 +283,8 @@ def _is_of_dialect(given: object) -> bool:
 def _native(given: object) -> str:
     """The call that makes a rule, for a dialect's function or for a framework's own clip; "" for anything else."""
     name = given if isinstance(given, str) else _qualified(given)
-    root, _, rest = name.removeprefix("gradclip.").removeprefix("dialects.").removeprefix("dropins.").partition(".")
-    rule = same(f"{root}.{rest.rpartition('.')[2]}", dialects.FUNCTIONS)
-    if rule is None:
-        return ""
-    *lower, upper = dialects.required(dialects.FUNCTIONS[rule])
-    return f"gradclip.dialects.{rule}({', '.join([*(f'{name}=-1.0' for name in lower), f'{upper}=1.0'])})"
+    name = name.removeprefix("gradclip.").removeprefix("dialects.").removeprefix("dropins.")
+    return next(filter(None, (look_up(name) for look_up in _look_ups)), "")
 
 
 def _qualified(given: object) -> str:

@@ -8,6 +8,7 @@ from functools import cache
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from gradclip.core.mistakes import on_look_up
 from gradclip.core.rule import Rule
 from gradclip.core.spelling import did_you_mean, nearest, same, unknown
 from gradclip.dialects import keras, optax, paddle, tensorflow, torch
@@ -36,6 +37,23 @@ def required(function: Callable[..., Rule]) -> tuple[str, ...]:
     ('clip_value_min', 'clip_value_max')
     """
     return tuple(p.name for p in parameters(function).values() if p.default is p.empty)
+
+
+def call_of(native: str) -> str:
+    """A call of the function that makes the rule of a native, or "": for hints.
+
+    >>> call_of("torch.nn.utils.clip_grad_norm_"), call_of("torch.add")
+    ('gradclip.dialects.torch.clip_grad_norm(max_norm=1.0)', '')
+    """
+    root, _, rest = native.partition(".")
+    rule = same(f"{root}.{rest.rpartition('.')[2]}", FUNCTIONS)
+    if rule is None:
+        return ""
+    *lower, upper = required(FUNCTIONS[rule])
+    return f"gradclip.dialects.{rule}({', '.join([*(f'{name}=-1.0' for name in lower), f'{upper}=1.0'])})"
+
+
+on_look_up(call_of)
 
 
 def _looking_up(module: ModuleType) -> Callable[[str], Any]:

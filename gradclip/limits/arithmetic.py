@@ -11,7 +11,7 @@ from gradclip.core.backend import Backend, Tensor
 from gradclip.core.dtypes import LARGEST
 from gradclip.core.errors import ArgumentTypeError, shown
 from gradclip.core.registry import find
-from gradclip.steps.monitor.pure import EDGES
+from gradclip.limits.histogram import EDGES
 
 __all__ = ["Floats", "Tensors", "arithmetic", "numbers", "tensors"]
 

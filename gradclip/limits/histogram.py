@@ -15,7 +15,18 @@ from typing import Any
 from gradclip.core.errors import ArgumentError
 from gradclip.limits.stored import Stored
 
-__all__ = ["LARGEST", "PER_OCTAVE", "ROUNDED", "Histogram", "bin_of", "edge", "loaded_bins", "quantile_of_bins"]
+__all__ = [
+    "EDGES",
+    "FIRST",
+    "LARGEST",
+    "PER_OCTAVE",
+    "ROUNDED",
+    "Histogram",
+    "bin_of",
+    "edge",
+    "loaded_bins",
+    "quantile_of_bins",
+]
 
 LARGEST = sys.float_info.max  #: a larger sum counts as this
 PER_OCTAVE = 8  #: bins
@@ -56,6 +67,16 @@ def edge(k: int) -> float:
     if octave < -1022:  # subnormal: ldexp would round to the nearest
         return math.ldexp(math.ceil(math.ldexp(mantissa, octave + 1075)), -1074)
     return math.ldexp(mantissa, octave + 1)
+
+
+def _edge_float32(k: int) -> float:
+    """The smallest float32 in a bin: the float64 rounded up."""
+    octave = k // PER_OCTAVE
+    return math.ldexp(math.ceil(math.ldexp(edge(k), 23 - octave)), octave - 23)
+
+
+FIRST = -126 * PER_OCTAVE  #: the bin of the smallest normal float32
+EDGES = [_edge_float32(k) for k in range(FIRST, 128 * PER_OCTAVE)]  #: for norms that traced code counts in float32
 
 
 def quantile_of_bins(bins: Mapping[int, float], zeros: float, q: float) -> float:

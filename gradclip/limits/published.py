@@ -8,8 +8,8 @@ from typing import Any
 
 from gradclip.core.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.limits.arithmetic import Floats, Tensors, arithmetic
+from gradclip.limits.histogram import EDGES
 from gradclip.limits.protocol import Following, State
-from gradclip.steps.monitor.pure import EDGES
 
 __all__ = [
     "AdaGC",

@@ -18,7 +18,7 @@ from rich.console import Console
 from sklearn.datasets import load_digits
 
 from gradclip.backends.demo import digits, story
-from gradclip.commands import cli, demo, demo_alone, demo_report
+from gradclip.commands import cli, demo, demo_alone, demo_report, demo_runs
 from gradclip.commands.demo_story import Story, Training
 
 
@@ -28,23 +28,23 @@ def gradclip_demo(*arguments: str, folder: Path, **variables: str) -> subprocess
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=TIME_LIMIT)
 
 
-def made_up(*names: str, steps: int = 3) -> demo.Comparison:
+def made_up(*names: str, steps: int = 3) -> demo_runs.Comparison:
     """Return the demo's outcome for frameworks that all report the same numbers."""
     runs = []
     for name in names:
-        run = demo.Run(name, version="1.0", seconds=0.5)
-        for i, call in enumerate(demo.RULES):
+        run = demo_runs.Run(name, version="1.0", seconds=0.5)
+        for i, call in enumerate(demo_runs.RULES):
             for step in range(steps):
                 norm = 0.5 * 10.0 ** (4 - step % 9)
                 run.receive({"rule": i, "loss": 2.0 - step / 2, "norm": [norm], "coefficient": [call.formula(norm)]})
             run.receive({"rule": i, "accuracy": 0.9})
         runs.append(run)
-    return demo.Comparison(steps, runs, told(steps))
+    return demo_runs.Comparison(steps, runs, told(steps))
 
 
 def told(steps: int, *norms: float, lost: float = math.nan) -> Story:
     """Return a story in which only the training without a clip diverges, at its last step."""
-    story = Story([Training(""), *(Training(str(call)) for call in demo.RULES)])
+    story = Story([Training(""), *(Training(str(call)) for call in demo_runs.RULES)])
     for number in range(len(story.trainings)):
         for step in range(steps):
             is_lost = number == 0 and step == steps - 1
@@ -54,7 +54,7 @@ def told(steps: int, *norms: float, lost: float = math.nan) -> Story:
     return story
 
 
-def printed(outcome: demo.Comparison, width: int = 80) -> str:
+def printed(outcome: demo_runs.Comparison, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
     demo_report.show(outcome, console)
     return console.file.getvalue()  # type: ignore[attr-defined]
@@ -70,7 +70,7 @@ def test_the_story_is_of_a_training_that_explodes_without_a_clip_and_learns_with
     assert without["accuracy"] < 0.2
     finite = [float(x) for x in without["norm"][: without["lost_at"] - 1]]
     assert max(finite) > 1e4 * finite[0]
-    assert [training["rule"] for training in clipped] == list(map(str, demo.RULES))
+    assert [training["rule"] for training in clipped] == list(map(str, demo_runs.RULES))
     for training in clipped:
         assert training["lost_at"] is None
         assert len(training["loss"]) == 300
@@ -96,7 +96,7 @@ def test_the_story_is_shown_as_bars() -> None:
     assert text.startswith("Why clip?\n")
     lines = text.splitlines()
     assert "without a clip: lost at step 300, 10% recognised" in lines
-    assert f"{demo.RULES[0]}: 90% recognised" in lines
+    assert f"{demo_runs.RULES[0]}: 90% recognised" in lines
     (norm, *_), (loss, *_) = ([line for line in lines if line.startswith(name)][1:] for name in ("norm", "loss"))
     assert norm.split()[1][0] == "▁"
     assert norm.split()[1][-1] == "█"
@@ -129,7 +129,7 @@ def test_a_story_of_few_steps_and_of_none() -> None:
 def test_what_is_printed_and_what_is_said_meanwhile(tmp_path: Path) -> None:
     done = gradclip_demo("--steps", "12", "--frameworks", "numpy", folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    for call in demo.RULES:
+    for call in demo_runs.RULES:
         assert f"{call}: " in done.stdout
         assert f"numpy: training with {call}" in done.stderr
     assert "numpy: done in " in done.stderr
@@ -195,8 +195,8 @@ def test_all_installed_frameworks_are_the_default(monkeypatch: pytest.MonkeyPatc
     here = {"jax": True, "numpy": True, "torch": False, "jaxlib": True}
     monkeypatch.setattr(demo.registry, "installed", lambda: here)
     asked: list[str] = []
-    monkeypatch.setattr(demo.children, "run", lambda module, arguments, *rest: asked.append(arguments[0]))
-    demo.run(1, None, demo_report.Shown(Console(file=io.StringIO())))
+    monkeypatch.setattr(demo_runs.children, "run", lambda module, arguments, *rest: asked.append(arguments[0]))
+    demo_runs.run(1, None, demo_report.Shown(Console(file=io.StringIO())))
     assert sorted(asked) == ["jax", "numpy", "story"]
 
 
@@ -278,8 +278,8 @@ def test_the_tables_fit_and_show_the_first_and_the_last_step(width: int) -> None
 def test_one_number_that_is_off_is_disagreement() -> None:
     outcome = made_up("numpy", "torch")
     assert outcome.good
-    outcome.runs[1].histories[1].norm[2] = [50.0 * (1 + 2 * demo.BOUND)]
-    assert outcome.differences(outcome.runs[1], 1)["norm"] == pytest.approx(2 * demo.BOUND)
+    outcome.runs[1].histories[1].norm[2] = [50.0 * (1 + 2 * demo_runs.BOUND)]
+    assert outcome.differences(outcome.runs[1], 1)["norm"] == pytest.approx(2 * demo_runs.BOUND)
     assert not outcome.good
     assert "DISAGREE: torch with numpy: within 2.0e-04 (bound 1e-04)" in printed(outcome)
 
@@ -288,7 +288,7 @@ def test_a_coefficient_that_all_agree_on_and_that_is_not_the_formula_is_disagree
     outcome = made_up("numpy", "torch")
     for run in outcome.runs:  # as if torch omitted its epsilon
         run.histories[0].norm[2], run.histories[0].coefficient[2] = [0.5], [0.25 / 0.5]
-    assert outcome.largest <= demo.BOUND
+    assert outcome.largest <= demo_runs.BOUND
     assert not outcome.good
     assert "DISAGREE: coefficients with the formulas" in printed(outcome)
 

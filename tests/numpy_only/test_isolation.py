@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from launched import TIME_LIMIT
 
-from gradclip.commands import children, cli
+from gradclip.commands import cli
+from gradclip.conformance import children
 from gradclip.core import isolation
 from gradclip.steps.advice import choose
 

@@ -12,14 +12,14 @@ from sources import SOURCES
 # Modules without a versions file that need private names all the same, and why.
 ELSEWHERE = {
     "backends.keras.__init__": "it overrides private methods in which Keras clips, and raises if Keras lacks them",
-    "backends.keras.skipping": "it overrides those in which Keras updates, and reads the variables of an optimizer",
+    "backends.keras.slot.skipping": "it overrides those in which Keras updates, and reads the variables of an optimizer",
     "backends.targets.paddle": "it shows Paddle's own clips to the conformance suite, which uses none of gradclip's backends",
     "backends.targets.keras": "it shows Keras's own clips in the same way",
     "backends.targets.torch_ranks": "it makes the shards of FSDP2 over tensor parallel; without the name there are none",
     "conformance.slots": "a Keras optimizer clips in a private method, and the suite passes the gradients to it",
-    "code.places": "LibCST's public function computes the positions in a module; this one those in a statement",
-    "mistakes": "a private attribute identifies a state_dict of torch; without it, a state_dict counts as any other dict",
-    "tracing": "frameworks look for these attributes on a function; others ignore them",
+    "source.places": "LibCST's public function computes the positions in a module; this one those in a statement",
+    "core.mistakes": "a private attribute identifies a state_dict of torch; without it, a state_dict counts as any other dict",
+    "core.tracing": "frameworks look for these attributes on a function; others ignore them",
 }
 
 

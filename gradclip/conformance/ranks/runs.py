@@ -14,9 +14,9 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-from gradclip.commands import children
-from gradclip.commands.children import Message
+from gradclip.conformance import children
 from gradclip.conformance.cases import Case
+from gradclip.conformance.children import Message
 from gradclip.conformance.engine import failed, unclaimed
 from gradclip.conformance.processes import MOST_CRASHES, Run, Task, report_of
 from gradclip.conformance.ranks import worker

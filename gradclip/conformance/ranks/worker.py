@@ -13,9 +13,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from gradclip.commands.children import Message, told
 from gradclip.conformance.array import Array, number_to_json
 from gradclip.conformance.cases import plan
+from gradclip.conformance.children import Message, told
 from gradclip.conformance.compare import compare
 from gradclip.conformance.load import Vector
 from gradclip.conformance.ranks.fits import fits

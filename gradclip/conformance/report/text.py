@@ -1,21 +1,19 @@
 """The report as text: a table of counts, then the failures, each with its effect on training.
 
-Lines of at most the terminal's width; in colour on a terminal, which needs rich.
+Lines of at most the given width.
 """
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TextIO
 
 from gradclip.conformance.report.view import MARKS, Case, Cell, Effect, Group, Kind, View
 from gradclip.conformance.result import STATUSES
 
-__all__ = ["STYLES", "describe", "kind_lines", "lines", "show", "verdicts"]
+__all__ = ["NARROWEST", "STYLES", "WIDEST", "describe", "kind_lines", "lines", "verdicts"]
 
-_WIDEST, _NARROWEST = 110, 60
+WIDEST, NARROWEST = 110, 60  #: columns
 _INDENT = "  "
 _LABEL = 10  # columns of "expected" and its like
 _COUNTED = 11  # columns of a count
@@ -25,35 +23,9 @@ STYLES = {"pass": "green", "fail": "bold red", "unexpected": "bold red", "expect
 Line = tuple[str, str]  #: text, and how it looks on a terminal
 
 
-def show(view: View, stream: TextIO, verbose: bool = False, complete: bool = False) -> None:
-    """Print a report.
-
-    Args:
-        view: the report, laid out.
-        stream: the output; in colour if it is a terminal.
-        verbose: every failed case, and the names of unclaimed ones; else one for each kind of failure.
-        complete: every kind of failure and every operation, also if that is more than one screen.
-    """
-    from gradclip.conformance.report import brief  # here: it uses this module
-
-    width = min(_WIDEST, shutil.get_terminal_size().columns)
-    said = list(lines(view, width, verbose))
-    if len(said) > brief.MOST_LINES and not (verbose or complete):
-        said = brief.screen(view, max(width, _NARROWEST))
-    if not stream.isatty():
-        stream.writelines(f"{text}\n" for text, _ in said)
-        return
-    from rich.console import Console  # here: reading plain lines needs nothing
-    from rich.text import Text
-
-    console = Console(file=stream, highlight=False)
-    for text, style in said:
-        console.print(Text(text, style), soft_wrap=True)
-
-
 def lines(view: View, width: int = 80, verbose: bool = False) -> Iterator[Line]:
     """The lines of a report, without their ends."""
-    width = max(width, _NARROWEST)
+    width = max(width, NARROWEST)
     report = view.report
     yield from _wrapped(f"gradclip conformance {report.suite_version}, vectors {view.vector_version}", width, "", "bold")
     yield "", ""
@@ -191,7 +163,7 @@ def describe(group: Group) -> str:
     """One case, for a failed test."""
     (case,) = group.cases
     text = [case.title] if case.title else []
-    text += [line for line, _ in (*_case(case, _WIDEST), *_effects(group.effects, _WIDEST))]
+    text += [line for line, _ in (*_case(case, WIDEST), *_effects(group.effects, WIDEST))]
     return "\n".join(text)
 
 

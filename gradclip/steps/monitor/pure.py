@@ -18,26 +18,15 @@ from gradclip.core.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.core.registry import find, home
 from gradclip.core.result import ClipResult
 from gradclip.core.tracing import untraced
-from gradclip.limits.histogram import PER_OCTAVE, ROUNDED, edge
+from gradclip.limits.histogram import EDGES, FIRST, ROUNDED
 from gradclip.limits.stored import Stored
 from gradclip.steps.monitor.section import Section, Window
 from gradclip.steps.monitor.values import changed, flat, read
 
-__all__ = ["BLANK", "EDGES", "init", "loaded_state", "observed", "of_state"]
+__all__ = ["BLANK", "init", "loaded_state", "observed", "of_state"]
 
 VERSION = 1
-_FIRST = -126 * PER_OCTAVE  # the bin of the smallest normal float32
 _MOST = LARGEST["float32"]
-
-
-def _edge(k: int) -> float:
-    """The smallest float32 in a bin: the float64 rounded up."""
-    octave = k // PER_OCTAVE
-    return math.ldexp(math.ceil(math.ldexp(edge(k), 23 - octave)), octave - 23)
-
-
-EDGES = [_edge(k) for k in range(_FIRST, 128 * PER_OCTAVE)]
-
 _COUNTS = ("steps", "measured", "clipped", "skipped", "changed", "norms", "coefficients", "limits", "not_finite")
 _STEPS = ("not_finite_first", "not_finite_last")  #: -1 for none
 _SUMS = ("before_total", "after_total", "coefficient_total", "limit_total")
@@ -315,7 +304,7 @@ def _section(found: Mapping[str, Sequence[float]]) -> Section:
     made.coefficient_total, made.limit_total = (_total(numbers, x) for x in _SUMS[2:])
     for name, histogram in (("before", made.before), ("after", made.after)):
         reached = [*map(int, found[name]), 0]
-        many = {_FIRST + i: a - b for i, (a, b) in enumerate(itertools.pairwise(reached))}
+        many = {FIRST + i: a - b for i, (a, b) in enumerate(itertools.pairwise(reached))}
         histogram.bins = {k: n for k, n in many.items() if n}
         histogram.count = int(numbers["norms" if name == "before" else "coefficients"])
         histogram.zeros = histogram.count - reached[0]
@@ -342,8 +331,8 @@ def _numbers(section: Section) -> dict[str, Any]:
     for name, histogram in (("before", before), ("after", after)):
         many = [0] * len(EDGES)
         for k, count in histogram.bins.items():
-            if k >= _FIRST:
-                many[min(k - _FIRST, len(EDGES) - 1)] += count
+            if k >= FIRST:
+                many[min(k - FIRST, len(EDGES) - 1)] += count
         found[name] = list(itertools.accumulate(many[::-1]))[::-1]
         found[f"{name}_least"], found[f"{name}_largest"] = min(histogram.least, _MOST), min(histogram.largest, _MOST)
     return found

@@ -9,7 +9,8 @@ import pytest
 from conformance.sample_report import CHECKS, FILES, NORM, report, sample
 
 from gradclip.conformance.report import brief
-from gradclip.conformance.report.text import lines, show
+from gradclip.conformance.report.printed import show
+from gradclip.conformance.report.text import lines
 from gradclip.conformance.report.view import View, view
 from gradclip.conformance.result import Report, Result
 

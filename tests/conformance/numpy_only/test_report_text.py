@@ -15,7 +15,8 @@ from conformance.sample_report import CHECKS, FILES, NORM, report, sample
 
 from gradclip.conformance import check_target, function_target
 from gradclip.conformance.report import lay_out, schema, words, write_html, write_json
-from gradclip.conformance.report.text import describe, lines, show
+from gradclip.conformance.report.printed import show
+from gradclip.conformance.report.text import describe, lines
 from gradclip.conformance.report.view import explained, view
 from gradclip.conformance.result import REASONS, STATUSES, Report, Result
 
