@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from launched import TIME_LIMIT
 
-from gradclip.commands import backends, children, cli
+from gradclip.commands import backends, cli
 from gradclip.commands.help import HelpFormatter
+from gradclip.conformance import children
 from gradclip.core import registry, versions
 from gradclip.core.backend import Backend
 
