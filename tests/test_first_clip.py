@@ -9,7 +9,7 @@ CODE = """
 import importlib, sys
 import numpy as np
 import gradclip
-from gradclip import registry
+from gradclip.core import registry
 from gradclip.dialects import optax, paddle, tensorflow, torch
 
 registry.get({name!r})

@@ -68,7 +68,7 @@ def test_a_backend_is_not_loaded_below_the_floor(backend: Framework) -> None:
     code = (
         f"import {backend.name} as framework\n"
         "framework.__version__ = '0.0.1'\n"
-        "from gradclip import registry\n"
+        "from gradclip.core import registry\n"
         "from gradclip.core.errors import VersionError\n"
         "name = framework.__name__\n"
         "for load in (lambda: registry.get(name), lambda: __import__('gradclip.backends.' + name)):\n"

@@ -325,7 +325,7 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     code = (
-        "import sys\nfrom gradclip import registry\nfrom gradclip.commands import cli\n"
+        "import sys\nfrom gradclip.core import registry\nfrom gradclip.commands import cli\n"
         "registry._SOURCES.clear(); sys.exit(cli.main(['backends', '--json']))"
     )
     done = subprocess.run(

@@ -18,7 +18,7 @@ from rich.console import Console
 from sklearn.datasets import load_digits
 
 from gradclip.backends.demo import digits, story
-from gradclip.commands import cli, demo, demo_alone, demo_report, demo_runs
+from gradclip.commands import cli, demo_alone, demo_report, demo_runs
 from gradclip.commands.demo_story import Story, Training
 
 
@@ -173,7 +173,7 @@ def test_a_framework_that_is_unknown_ends_with_2(arguments: list[str], said: str
 def test_a_framework_that_is_not_installed_ends_with_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo.registry, "installed", lambda: {"numpy": True, "paddle": False})
+    monkeypatch.setattr(demo_runs.registry, "installed", lambda: {"numpy": True, "paddle": False})
     assert cli.main(["demo", "--frameworks", "paddle"]) == 2
     assert capsys.readouterr().err == "paddle is not installed.\nReceived: --frameworks paddle\nHint: installed: numpy.\n"
 
@@ -193,7 +193,7 @@ def test_a_missing_package_ends_with_2_and_the_command_that_installs_it(
 
 def test_all_installed_frameworks_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     here = {"jax": True, "numpy": True, "torch": False, "jaxlib": True}
-    monkeypatch.setattr(demo.registry, "installed", lambda: here)
+    monkeypatch.setattr(demo_runs.registry, "installed", lambda: here)
     asked: list[str] = []
     monkeypatch.setattr(demo_runs.children, "run", lambda module, arguments, *rest: asked.append(arguments[0]))
     demo_runs.run(1, None, demo_report.Shown(Console(file=io.StringIO())))

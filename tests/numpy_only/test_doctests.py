@@ -47,5 +47,5 @@ def test_the_examples_of_the_page(page: str) -> None:
 
 
 def test_the_examples_are_found() -> None:
-    assert doctest.testmod(importlib.import_module("gradclip.clip")).attempted > 10
+    assert doctest.testmod(importlib.import_module("gradclip.core.clip")).attempted > 10
     assert len(MODULES) > 60
