@@ -124,7 +124,6 @@ THIRD_PARTY = {
     "migrate.byhand": {"libcst"},
     "migrate.codemod": {"libcst"},
     "migrate.objections": {"libcst"},
-    "dropins.paddle": {"paddle"},  # for type checkers
     "steps.monitor.picture": {"matplotlib"},
     "migrate.output": {"rich"},
     **{f"backends.{name}": packages for name, packages in FOLDERS.items()},
@@ -142,7 +141,7 @@ THIRD_PARTY = {
     "backends.demo.digits": {"numpy"},
     "backends.demo.numpy": {"numpy"},
     "backends.demo.story": {"numpy"},
-    "backends.demo.torch": {"torch", "numpy"},
+    "backends.demo.torch": {"torch"},
     "backends.demo.tensorflow": {"tensorflow", "numpy"},
     "backends.demo.paddle": {"paddle", "numpy"},
     "backends.demo.jax": {"jax", "numpy"},

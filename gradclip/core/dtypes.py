@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 __all__ = [
     "COMPLEX",
@@ -39,7 +39,7 @@ def promote(dtypes: Sequence[str]) -> str:
     return "float64" if "float64" in real else "float32"
 
 
-def norm_dtype(dtypes: Sequence[str]) -> str:
+def norm_dtype(dtypes: Collection[str]) -> str:
     """The dtype of a norm over gradients of these dtypes: never narrower than float32.
 
     >>> norm_dtype(["float16"]), norm_dtype(["bfloat16", "complex128"])

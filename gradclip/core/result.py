@@ -211,7 +211,7 @@ def dtype_of_all(grads: Gradients) -> str:
     if grads.backend is not None:
         missing = (p for x, p in zip(grads.leaves, grads.params, strict=True) if x is None and p is not None)
         dtypes |= set(map(grads.backend.dtype, missing))
-    return norm_dtype(list(dtypes))
+    return norm_dtype(dtypes)
 
 
 def _has_floats(norm: Any) -> bool:
