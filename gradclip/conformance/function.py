@@ -43,10 +43,12 @@ class FunctionTarget(ComposedTarget):
         in_place: bool | None,
         name: str,
         takes: str | None = None,
+        tries: bool = True,
     ) -> None:
         super().__init__(name, arrays, {}, {operation: self._call})
         self._function, self._operation, self._native = function, operation, OPERATIONS[operation]
         self._takes, self._said, self._in_place = takes, claims, in_place
+        self._tries = tries
         self._choice: tuple[str, _Tried] | None = None
 
     @cached_property
@@ -90,6 +92,8 @@ class FunctionTarget(ComposedTarget):
             usual = named or ("parameters" if self._native.applied is Applied.PARAMETERS else "gradients")
             first = usual if usual in forms else "gradients"
             self._choice = first, _Tried("a trial call hangs")  # for a case that starts meanwhile
+            if not self._tries:
+                return self._choice
             if self._takes is not None:
                 forms = []
             elif named in HELD and named in forms:  # its name says that it takes no gradients
@@ -235,6 +239,7 @@ def function_target(
     in_place: bool | None = None,
     name: str | None = None,
     takes: str | None = None,
+    tries: bool = True,
 ) -> FunctionTarget:
     """A target from one function, such as ``def my_clip(grads, max_norm): ...``.
 
@@ -253,6 +258,7 @@ def function_target(
             parameters, or pairs of names and parameters ("named parameters"). If None, the name and the annotation of the
             function's first argument tell, else the operation: torch's functions and Paddle's ``clip_grad_norm_`` take
             parameters. A function that raises in a trial call is tried with the others.
+        tries: whether trial calls are made, in this process; without them the names and the operation tell.
 
     Raises:
         ValueError: for an unknown operation, or an unknown word in ``takes``.
@@ -271,4 +277,4 @@ def function_target(
     while isinstance(plain, functools.partial):
         plain = plain.func
     name = name or str(getattr(plain, "__name__", type(plain).__name__))
-    return FunctionTarget(function, operation, load_arrays(arrays), claims, in_place, name, takes)
+    return FunctionTarget(function, operation, load_arrays(arrays), claims, in_place, name, takes, tries)

@@ -68,6 +68,7 @@ class Run:
     at: int = _NOWHERE  #: the running case
     done: int = 0  #: the number of finished cases
     _since: float = 0.0
+    _tries: bool = True  #: whether a function is tried first; not again after its trial has ended the process
 
     def __call__(self) -> None:
         begun = time.perf_counter()
@@ -77,6 +78,9 @@ class Run:
             error = children.run(_WORKER, [self._told(hopeless)], self._receive, self.specification.environment, _FOREVER)
             if error is None or self.usage:
                 break
+            if self.at == _NOWHERE and self._tries:
+                self._tries = False
+                continue
             self._failed(error)
             if self.at == _NOWHERE or self.done == len(self.task.plan.cases):
                 break
@@ -92,6 +96,7 @@ class Run:
         target, is_native = self.specification.text, self.specification.kind == "native"
         return json.dumps(
             {**self.task.as_json(), "target": target, "shipped": is_native, "skip": self.done, "hopeless": hopeless}
+            | {"tries": self._tries}
         )
 
     def _receive(self, message: Mapping[str, Any]) -> None:

@@ -73,6 +73,7 @@ class Specification:
         arrays: str | None = None,
         takes: str | None = None,
         in_place: bool | None = None,
+        tries: bool = True,
     ) -> Any:
         """The target.
 
@@ -81,6 +82,7 @@ class Specification:
             arrays: for a function: the framework of its arrays; if None, its annotations and imports tell.
             takes: one of ``TAKES``, if its first argument does not tell.
             in_place: whether a function clips in place, if a trial call does not tell.
+            tries: whether a function is tried.
 
         Raises:
             ValueError: for a function without an operation, and for one whose file imports several frameworks.
@@ -99,7 +101,7 @@ class Specification:
         likely = [arrays] if arrays else arrays_of(found, self.text, own)
         if makes_slot(found, operation):
             return slot_target(found, operation, likely[0])
-        targets = [function_target(found, operation, one, takes=takes, in_place=in_place) for one in likely]
+        targets = [function_target(found, operation, one, takes=takes, in_place=in_place, tries=tries) for one in likely]
         return next((one for one in targets[1:] and targets if not one.error), targets[0])
 
     def read(self) -> Any:

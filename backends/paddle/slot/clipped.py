@@ -83,7 +83,7 @@ class Clipping:
 
     def _clipping(self, closure: Any) -> Any:
         """A closure that clips the gradients that it has just made."""
-        skips = next((group.rule for group in self.gradclip.steps.step.groups if group.rule.skips), None)
+        skips = next((group.rule for group in self.gradclip.step.groups if group.rule.skips), None)
         if skips is not None:
             hint = "skip in the closure, or leave skip_above and if_nonfinite out."
             raise cannot_skip(skips, "A step that calls its closure several times cannot be skipped.", hint)
@@ -114,11 +114,11 @@ class Clipping:
     def state_dict(self) -> dict[str, Any]:
         """The state of the optimizer, with that of its clip if it has one."""
         state: dict[str, Any] = super().state_dict()  # type: ignore[misc]
-        return {**state, NAME: self.gradclip.state_dict()} if self.gradclip.steps.step.has_state else state
+        return {**state, NAME: self.gradclip.state_dict()} if self.gradclip.step.has_state else state
 
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from a state; the clip's changes only after the optimizer has taken its own."""
-        has_state = self.gradclip.steps.step.has_state
+        has_state = self.gradclip.step.has_state
         checked = self.gradclip.found(state_dict, f"a state of {len(state_dict)} entries", level=2) if has_state else None
         super().set_state_dict({name: x for name, x in state_dict.items() if name != NAME})  # type: ignore[misc]
         if checked is not None:

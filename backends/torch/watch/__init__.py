@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from gradclip.backends.torch import step as slot
-from gradclip.backends.torch import versions
+from gradclip.backends.torch import slot, versions
 from gradclip.backends.torch.watch import steps as watch_steps
 from gradclip.backends.torch.watch.tensors import TorchWatch, leaves, made_by
 from gradclip.doctor.events import Clip, Unwatched

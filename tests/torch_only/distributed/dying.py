@@ -40,7 +40,8 @@ def clip_alone(mesh: DeviceMesh) -> dict[str, Any]:
 
 def main() -> None:
     dist.init_process_group("gloo", timeout=timedelta(seconds=TIME_LIMIT))
-    patient = init_device_mesh("cpu", (2,))
+    # named: of two equal meshes, torch's caches give a parameter the first
+    patient = init_device_mesh("cpu", (2,), mesh_dim_names=("patient",))
     hasty = DeviceMesh.from_group(dist.new_group(timeout=timedelta(seconds=TIMEOUT)), "cpu")
     if dist.get_rank() == 1:
         dist.barrier()  # until the other process has its error about the absence
