@@ -60,8 +60,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--takes",
         choices=("gradients", "parameters", "model", "optimizer", "named parameters"),
         metavar="WHAT",
-        help="what a function takes, if the name of its first argument and a trial call do not say: gradients, parameters, model, "
-        "optimizer or 'named parameters'",
+        help="what a function takes, if the name of its first argument and a trial call do not say: gradients, parameters, "
+        "model, optimizer or 'named parameters'",
     )
     text = "the function clips in place, or with --no-in-place it does not (default: what a trial call does)"
     add("--in-place", action=argparse.BooleanOptionalAction, help=text)

@@ -75,18 +75,22 @@ class Run:
         for crashes in range(MOST_CRASHES + 1):
             self.at = _NOWHERE
             hopeless = f"not tried: the process ended {crashes} times" if crashes == MOST_CRASHES else ""
-            error = children.run(_WORKER, [self._told(hopeless)], self._receive, self.specification.environment, _FOREVER)
+            error = self._process(hopeless)
+            if error is not None and not self.usage and self.at == _NOWHERE and self._tries:
+                self._tries = False
+                error = self._process(hopeless)
             if error is None or self.usage:
                 break
-            if self.at == _NOWHERE and self._tries:
-                self._tries = False
-                continue
             self._failed(error)
             if self.at == _NOWHERE or self.done == len(self.task.plan.cases):
                 break
         self.ended = True
         self.entry["seconds"] = time.perf_counter() - begun
         self.changed(self)
+
+    def _process(self, hopeless: str) -> str | None:
+        """Run the cases that are left in a process; how it ended, if not by itself."""
+        return children.run(_WORKER, [self._told(hopeless)], self._receive, self.specification.environment, _FOREVER)
 
     def rename(self, name: str) -> None:
         """Rename the target, if two have the same name."""

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ __all__ = ["ARRAYS", "NATIVES", "Specification", "installed"]
 ARRAYS = ("numpy", "torch", "tensorflow", "paddle", "jax")  #: frameworks for ``gradclip:``
 NATIVES = ("torch", "tensorflow", "paddle", "optax", "keras")
 _ARRAYS_OF = {"optax": "jax", "keras": "numpy"}  # dialect -> the framework of its arrays; Keras has several
+
+
+def _nothing() -> None:
+    """For what need not be told."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Specification:
         arrays: str | None = None,
         takes: str | None = None,
         in_place: bool | None = None,
-        tries: bool = True,
+        trying: Callable[[], None] | None = _nothing,
     ) -> Any:
         """The target.
 
@@ -82,7 +87,7 @@ class Specification:
             arrays: for a function: the framework of its arrays; if None, its annotations and imports tell.
             takes: one of ``TAKES``, if its first argument does not tell.
             in_place: whether a function clips in place, if a trial call does not tell.
-            tries: whether a function is tried.
+            trying: called before a function is tried; if None, it is not tried.
 
         Raises:
             ValueError: for a function without an operation, and for one whose file imports several frameworks.
@@ -101,7 +106,11 @@ class Specification:
         likely = [arrays] if arrays else arrays_of(found, self.text, own)
         if makes_slot(found, operation):
             return slot_target(found, operation, likely[0])
-        targets = [function_target(found, operation, one, takes=takes, in_place=in_place, tries=tries) for one in likely]
+        targets = [
+            function_target(found, operation, one, takes=takes, in_place=in_place, tries=trying is not None) for one in likely
+        ]
+        if trying is not None:
+            trying()
         return next((one for one in targets[1:] and targets if not one.error), targets[0])
 
     def read(self) -> Any:

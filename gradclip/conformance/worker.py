@@ -42,12 +42,11 @@ def run(task: Message, send: Any) -> bool:
 
     _watch(_STARTING)
     try:
-        told = {name: task[name] for name in ("arrays", "takes", "in_place", "tries")}
-        target = Specification.parse(task["target"]).load(task["operation"], **told)
-        if task["tries"]:
-            _watch(max(_TRIALS, 2 * task["seconds"] + 1))
-            dict(getattr(target, "claims", {}))  # a function is tried here
-            _watch(_STARTING)
+        told = {name: task[name] for name in ("arrays", "takes", "in_place")}
+        trying = (lambda: _watch(max(_TRIALS, 2 * task["seconds"] + 1))) if task["tries"] else None
+        target = Specification.parse(task["target"]).load(task["operation"], **told, trying=trying)
+        getattr(target, "claims", None)  # a function is tried here at the latest
+        _watch(_STARTING)
         xfails = xfails_of_run(task["shipped"], task["xfails"])
         send({"target": name_of(target)})
         for result in run_plan(target, made, xfails, report, task["seconds"], task["skip"], start, task["hopeless"]):

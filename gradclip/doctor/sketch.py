@@ -18,7 +18,7 @@ def sketch(steps: Sequence[int], norms: Sequence[float], place: int) -> tuple[st
 
     >>> print("\\n".join(sketch([1, 2, 3, 4], [1.0, 2.0, 400.0, float("nan")], 2)))
     step 1      1  #
-    step 2      2  #####
+    step 2      2  ######
     step 3    400  ########################################  <- it leaves its level
     step 4    nan
     """
