@@ -18,7 +18,7 @@ from gradclip.dialects import torch as dialect
 
 pytestmark = pytest.mark.needs("compiles")
 
-CLIP = {"gradclip.core.norms", "gradclip.scale_"}
+CLIP = {"gradclip.norms", "gradclip.scale_"}
 CLAMP = {"gradclip.clamp_"}
 
 
