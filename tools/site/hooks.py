@@ -29,7 +29,7 @@ REFERENCE = {
     "dialects": ("Dialects", [f"gradclip.dialects.{name}" for name in ("torch", "tensorflow", "keras", "paddle", "optax")]),
     "slots": (
         "Slots",
-        [f"gradclip.backends.{name}" for name in ("torch.step", "paddle.slot", "jax.slot", "keras")],
+        [f"gradclip.backends.{name}" for name in ("torch.slot", "paddle.slot", "jax.slot", "keras")],
     ),
     "conformance": ("The conformance suite", ["gradclip.conformance"]),
 }
