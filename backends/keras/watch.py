@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from gradclip.core.registry import find
+from gradclip.doctor.by_hand import ByHand
 from gradclip.doctor.functional import Functional
 from gradclip.doctor.places import place
 from gradclip.doctor.recorder import Recorder
@@ -39,6 +40,8 @@ def start(recorder: Recorder) -> None:
                 return original(self, grads, trainable_variables)
             given = recorder.watches.get(keras.backend.backend())
             watch = given if isinstance(given, Functional) else fallback
+            if isinstance(given, ByHand):
+                given.has_optimizer = True  # PyTorch's watch would take the step for one by hand
             grads = list(grads)
             if watch.is_traced() or not all(x is None or _can_read(x) for x in grads):
                 watch.unwatched("a compiled training step (without --compiled it runs eagerly)")
