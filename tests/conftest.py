@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parent
 ALONE = ("all", "keras", "package", "site")  # each of these runs its own tests only
 
-READERS = frozenset({"code", "lint", "migrate"})  #: folders of tests that read sources and use no tensors: one run is enough
+READERS = frozenset({"source", "lint", "migrate"})  #: folders of tests that read sources and use no tensors: one run is enough
 
 hypothesis.settings.register_profile("gradclip", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("gradclip")
@@ -132,9 +132,7 @@ def _in_order(same: list[pytest.Item], on: str) -> list[pytest.Item]:
 
 
 def _owner(name: str) -> str | None:
-    """Return the run that a folder or file belongs to: ``torch_only/``, ``test_all_frameworks.py``, ``package/``."""
-    if name.startswith("test_all_frameworks"):
-        return "all"
+    """Return the run that a folder belongs to: ``torch_only/``, ``package/``."""
     return name.removesuffix("_only") if name.endswith("_only") else "package" if name == "package" else None
 
 

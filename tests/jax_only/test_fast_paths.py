@@ -1,4 +1,4 @@
-"""The fast paths of JAX: what is compiled, and what the loops of the host make; tests/test_fast_paths.py has the rest."""
+"""The fast paths of JAX: what is compiled, and what the loops of the host make; tests/core/test_fast_paths.py has the rest."""
 
 from __future__ import annotations
 

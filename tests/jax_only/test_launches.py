@@ -1,7 +1,7 @@
 """What an accelerator would run: one program for a whole clip, no float64, no value read by the host.
 
 The host stands in for an accelerator. The counts are programs of XLA; optax's own clip runs eagerly in the same way.
-``tests/test_accelerators_page.py`` makes the table of the docs.
+``tests/docs/test_accelerators_page.py`` makes the table of the docs.
 """
 
 from __future__ import annotations

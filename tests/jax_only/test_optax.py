@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 from frameworks.jax import framework
-from home.compare import within
+from natives.compare import within
 
 import gradclip
 from gradclip.dialects import optax as dialect

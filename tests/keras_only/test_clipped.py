@@ -15,8 +15,8 @@ import keras
 import numpy as np
 import pages
 import pytest
-from home.natives.keras import replicas
 from keras_only.test_limits import compiled
+from natives.measured.keras import replicas
 from slots import CELLS, REFUSED, RULE, compare, counted, gradients, refused_at_once, run
 
 import gradclip

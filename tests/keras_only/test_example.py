@@ -7,7 +7,7 @@ import runpy
 from pathlib import Path
 
 import pytest
-from test_examples import EXAMPLES, check_the_run
+from docs.test_examples import EXAMPLES, check_the_run
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")

@@ -1,9 +1,9 @@
-"""A newcomer's first steps with Keras print the text of ``tests/first_steps/keras.txt``."""
+"""A newcomer's first steps with Keras print the text of ``tests/docs/first_steps/keras.txt``."""
 
 from __future__ import annotations
 
-from first_steps.steps import PROGRAMS
-from first_steps.transcript import path_of, transcript
+from docs.first_steps.steps import PROGRAMS
+from docs.first_steps.transcript import path_of, transcript
 
 
 def test_first_steps() -> None:

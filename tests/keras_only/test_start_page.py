@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_start_page import test_the_import_of_the_slot, test_the_section_prints_what_it_says
+from docs.test_start_page import test_the_import_of_the_slot, test_the_section_prints_what_it_says
 
 __all__ = ["test_the_import_of_the_slot", "test_the_section_prints_what_it_says"]
 

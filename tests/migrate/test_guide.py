@@ -1,6 +1,6 @@
 """The guide: each of its commands runs on the example project, and prints the output in the guide. ``project.txt`` has more.
 
-``PYTHONPATH=tests python tests/migrate/test_guide.py`` writes the current output of the commands into both.
+``PYTHONPATH=tests:tests/support python tests/migrate/test_guide.py`` writes the current output of the commands into both.
 """
 
 from __future__ import annotations

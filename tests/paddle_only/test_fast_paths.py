@@ -1,4 +1,4 @@
-"""The host lane of Paddle: its threads, and the gradients that an optimizer is given; tests/test_fast_paths.py has the rest."""
+"""The host lane of Paddle: its threads, and the gradients that an optimizer is given; tests/core has the rest."""
 
 from __future__ import annotations
 

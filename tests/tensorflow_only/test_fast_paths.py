@@ -1,4 +1,4 @@
-"""TensorFlow's norms along an axis, and which tensors have a lane; tests/test_fast_paths.py has the rest."""
+"""TensorFlow's norms along an axis, and which tensors have a lane; tests/core/test_fast_paths.py has the rest."""
 
 from __future__ import annotations
 

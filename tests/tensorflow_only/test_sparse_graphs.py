@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import core.test_sparse_as_dense as eager
 import numpy as np
 import pytest
 import tensorflow as tf
-import test_sparse_as_dense as eager
 from frameworks.tensorflow import framework
 
 import gradclip

@@ -1,6 +1,6 @@
 """docs/doctor.md: its example prints what the page shows, except times; its table is the doctor's.
 
-``PYTHONPATH=tests:tools python tests/torch_only/test_doctor_page.py`` writes the current output into the page.
+``PYTHONPATH=tests:tests/support:tools python tests/torch_only/test_doctor_page.py`` writes the current output into the page.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import tempfile
 from pathlib import Path
 
-import doctor
+import doctor_codes
 import pages
 import pytest
 
@@ -53,8 +53,8 @@ def test_the_doctor_finds_what_the_readme_shows(tmp_path: Path, monkeypatch: pyt
 
 def test_the_table() -> None:
     text = PAGE.read_text("utf-8")
-    assert doctor.with_table(text) == text
-    assert text.count("\n| GD") == len(doctor.KINDS) > 10
+    assert doctor_codes.with_table(text) == text
+    assert text.count("\n| GD") == len(doctor_codes.KINDS) > 10
 
 
 if __name__ == "__main__":

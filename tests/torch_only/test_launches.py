@@ -1,7 +1,7 @@
 """What an accelerator would run: as few operations as torch's own functions, no float64, no value read by the host.
 
 A dispatch mode counts on fake tensors of a device, and on host tensors that stand in for an accelerator's.
-``tests/test_accelerators_page.py`` makes the table of the docs.
+``tests/docs/test_accelerators_page.py`` makes the table of the docs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The guide: the test writes its files and runs its commands in order; each prints what the guide shows.
 
-``PYTHONPATH=tests python tests/conformance/numpy_only/test_guide.py`` renews the output in the guide.
+``PYTHONPATH=tests:tests/support python tests/conformance/numpy_only/test_guide.py`` renews the output in the guide.
 """
 
 from __future__ import annotations

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 
-import natives
+import natives_page
 import pytest
 
 from gradclip.conformance import load_vectors
 from gradclip.conformance.load import VectorFile
 
 FILES = load_vectors()
-TEXT = natives.PAGE.read_text(encoding="utf-8")
+TEXT = natives_page.PAGE.read_text(encoding="utf-8")
 
 
 def test_the_page_is_what_is_recorded() -> None:
-    assert natives.markdown(FILES) == TEXT, "run: python tools/natives.py"
+    assert natives_page.markdown(FILES) == TEXT, "run: python tools/natives_page.py"
 
 
 def test_every_native_that_was_recorded_has_a_row_whose_counts_are_those_of_its_vectors() -> None:
@@ -27,14 +27,14 @@ def test_every_native_that_was_recorded_has_a_row_whose_counts_are_those_of_its_
             made = [vector.native[native] for vector in file.vectors]
             assert (vectors, agree) == (len(made), made.count("agrees"))
             assert otherwise == sum(isinstance(one, dict) for one in made)
-            found = [one for one in natives.departures([file]) if native in one.natives]
+            found = [one for one in natives_page.departures([file]) if native in one.natives]
             assert len(found) == otherwise
             assert set(re.findall(r"\[(\w+)\]\(#", row)) == {one.cause for one in found}
 
 
 def test_what_older_versions_do_is_about_recorded_vectors() -> None:
     files = {file.operation: file for file in FILES}
-    for one in natives.OLDER:
+    for one in natives_page.OLDER:
         operation, _, on = one.function.partition(" on ")
         native = operation.partition(".")[0] + (f"@{on}" if on else "")
         recorded = {vector.id.rpartition("/")[2]: vector.native[native] for vector in files[operation].vectors}
@@ -42,7 +42,7 @@ def test_what_older_versions_do_is_about_recorded_vectors() -> None:
 
 
 def test_every_departure_is_shown_or_counted() -> None:
-    found = list(natives.departures(FILES))
+    found = list(natives_page.departures(FILES))
     sections = TEXT.partition("\n## Other properties")[0]
     shown = sum(len(re.findall(r"[:,] `[a-z]+\.[A-Za-z_]+`", line)) for line in sections.splitlines() if line.startswith("- "))
     counted = sum(map(int, re.findall(r"^And (\d+) more\.$", sections, re.MULTILINE)))
@@ -74,8 +74,8 @@ def test_what_no_flag_is_about_is_other(monkeypatch: pytest.MonkeyPatch) -> None
     def undeclared(native: str) -> dict[str, str]:
         return Undeclared()
 
-    monkeypatch.setattr(natives, "_declared", undeclared)
+    monkeypatch.setattr(natives_page, "_declared", undeclared)
     file: VectorFile = next(file for file in FILES if file.operation == "tensorflow.clip_by_norm")
-    text = natives.markdown([file])
+    text = natives_page.markdown([file])
     assert re.findall(r"^## .*", text, re.MULTILINE) == ["## At a glance", "## Other", "## Older versions"]
     assert "In training" not in text

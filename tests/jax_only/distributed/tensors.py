@@ -1,4 +1,4 @@
-"""The topologies of ``tests/topologies.py`` that JAX can hold: even shards and replicas, under ``jit`` and in ``shard_map``."""
+"""The topologies of ``topologies.py`` that JAX can hold: even shards and replicas, under ``jit`` and in ``shard_map``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The topologies of ``tests/topologies.py`` that Paddle can hold on 2 or 4 processes."""
+"""The topologies of ``tests/support/topologies.py`` that Paddle can hold on 2 or 4 processes."""
 
 from __future__ import annotations
 

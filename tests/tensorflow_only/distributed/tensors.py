@@ -1,4 +1,4 @@
-"""The topologies of ``tests/topologies.py`` that replicas can hold: addends and copies, dense or sparse."""
+"""The topologies of ``tests/support/topologies.py`` that replicas can hold: addends and copies, dense or sparse."""
 
 from __future__ import annotations
 

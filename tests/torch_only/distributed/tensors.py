@@ -1,4 +1,4 @@
-"""The topologies of ``tests/topologies.py`` as torch's tensors, and their clip on one rank."""
+"""The topologies of ``tests/support/topologies.py`` as torch's tensors, and their clip on one rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""accelerate's clip on several ranks, with FSDP2: ``PYTHONPATH=tests gradclip conformance on_ranks.py:clip --ranks 2``."""
+"""accelerate's clip on several ranks, with FSDP2.
+
+``PYTHONPATH=tests:tests/support gradclip conformance on_ranks.py:clip --ranks 2``
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,79 @@
+"""The README, and a section of docs/start.md: each block runs after exactly the install lines above it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pages
+import pytest
+from docs.test_start_page import PAGE, TITLES
+from frameworks.base import Framework
+from installed import Installed
+
+README = (pages.ROOT / "README.md").read_text(encoding="utf-8")
+LINE = re.compile(r"^    pip install .*$", re.MULTILINE)
+Make = Callable[[str], Installed]
+
+
+@pytest.fixture
+def install(tmp_path: Path) -> Make:
+    return lambda line: Installed(line, tmp_path)
+
+
+def chosen(backend: Framework) -> str:
+    """Return the README's line with this framework in place of PyTorch, as its comment says."""
+    (line,) = LINE.findall(README)
+    assert "[torch," in line
+    assert backend.name == "numpy" or f" {backend.name}" in f"{line.partition('#')[2].replace(',', '')} torch"
+    return line.replace("torch,", "" if backend.name == "numpy" else f"{backend.name},")
+
+
+def works(environment: Installed, *names: str) -> None:
+    """Check that ``gradclip backends`` finds these frameworks, and no other, and that all of them work."""
+    done = environment.run("-m", "gradclip", "backends", "--json")
+    entries = {entry["name"]: entry for entry in json.loads(done.stdout)["backends"] if entry["installed"]}
+    assert {name: entry["error"] for name, entry in entries.items()} == dict.fromkeys(names)
+    for entry in entries.values():
+        assert entry["dtypes"]["float32"] is None
+        assert [why for why in entry["traced"].values() if why] == []
+    assert done.returncode == 0
+
+
+def test_the_blocks_of_the_readme(backend: Framework, install: Make) -> None:
+    environment = install(chosen(backend))
+    (program,) = re.findall(r"^```py\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    (environment.folder / "work").mkdir()
+    (environment.folder / "work" / "train.py").write_text(program, encoding="utf-8")
+    is_torch = backend.name == "torch"
+    environment.blocks(README.replace("```py\n", "```python\n") if is_torch else README.partition("\n## One line\n")[0])
+    lint = environment.run("-m", "gradclip", "lint", "work")
+    assert lint.stdout.replace("work/", "") == README.partition("$ gradclip lint .\n")[2].partition("```")[0], lint.stderr
+    if is_torch:
+        doctor = environment.run("-m", "gradclip", "doctor", "work/train.py")
+        shown = README.partition("watches its clips:\n\n```text\n")[2].partition("```")[0]
+        assert shown in doctor.stdout.replace("work/", ""), doctor.stdout + doctor.stderr
+    demo = environment.run("-m", "gradclip", "demo", "--steps", "12")
+    assert demo.returncode == 0, demo.stdout + demo.stderr
+    assert ("NumPy ran alone" in demo.stdout) == (backend.name == "numpy")
+
+
+def test_the_demo_of_the_readme(backend: Framework, install: Make) -> None:
+    """Its line installs no framework but NumPy, whichever the machine has."""
+    (line,) = re.findall(r"^    .*(pip install .*) && \.venv/bin/gradclip demo$", README, re.MULTILINE)
+    environment = install(line.replace("-q ", ""))
+    assert not {"torch", "tensorflow", "paddlepaddle", "jax"} & environment.names
+    done = environment.run("-m", "gradclip", "demo", "--steps", "12")
+    assert (done.returncode, "NumPy ran alone" in done.stdout) == (0, True), done.stdout + done.stderr
+    assert "pip install" not in done.stdout
+
+
+def test_the_section_of_the_first_page(backend: Framework, install: Make) -> None:
+    text = pages.section(PAGE, TITLES[backend.name])
+    environment = install(*LINE.findall(text))
+    environment.blocks(text)
+    has_numpy = "numpy" in environment.names
+    assert has_numpy or backend.name == "torch"
+    works(environment, *{backend.name, *["numpy"] * has_numpy})
