@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,11 @@ from gradclip.core.backend import Tensor
 from gradclip.core.dtypes import WIDE
 from gradclip.core.errors import ArgumentError, page
 from gradclip.core.parts import Distributed, Parts, Processes
+from gradclip.core.placed import Placed, Unlike, told_by
 
 __all__ = ["PaddleDistributed"]
 
-_ADDED = (dist.ReduceType.kRedSum, dist.ReduceType.kRedAvg)
+_ADDED = {"sum": dist.ReduceType.kRedSum, "avg": dist.ReduceType.kRedAvg}
 
 
 class PaddleProcesses(Processes):
@@ -86,34 +87,48 @@ class PaddleDistributed(Distributed):
 
         So one combination spans the processes of all meshes, and one process counts each element.
         """
-        given = [param if leaf is None else leaf for leaf, param in zip(leaves, params, strict=True)]
+        given = [told_by(leaf, param, paddle.Tensor) for leaf, param in zip(leaves, params, strict=True)]
+        known = [i for i, param in enumerate(params) if versions.is_distributed(param)]
         kinds: dict[Any, list[int]] = {}  # few for any number of gradients
         layouts: dict[Any, _Layout] = {}
         for i, x in enumerate(given):
-            if _is_distributed(x):
+            if versions.is_distributed(x):
                 mesh = x.process_mesh
                 kind = (tuple(mesh.process_ids), tuple(mesh.shape), tuple(map(str, x.placements)))
                 kinds.setdefault(kind, []).append(i)
                 if kind not in layouts:
                     layouts[kind] = _Layout(mesh, x.placements)
+        local = _local_tensors(leaves)
+        unlike = PaddleUnlike(leaves, params, local, known)
+        refused = unlike.refused()
+        if not kinds and refused is not None:
+            raise refused
         if not kinds:
             return None
         ranks = frozenset(rank for ids, _, _ in kinds for rank in ids)
-        local = _local_tensors(leaves)
-        here = {kind: [i for i in places if local[i] is not None] for kind, places in kinds.items()}
+        odd = unlike.odd
+        here = {kind: [i for i in places if local[i] is not None and not odd.get(i)] for kind, places in kinds.items()}
+        copied = [kind for kind in kinds if layouts[kind].is_copied]
+        replicated = frozenset(i for kind in copied for i in kinds[kind]).intersection(known)
         return Parts(
             local=local,
             groups=[PaddleProcesses(ranks)],
             places=[sorted(i for places in kinds.values() for i in places)],
-            counted=lambda: _counted(leaves, local, here, layouts),
+            counted=lambda: _counted(leaves, local, here, layouts, odd),
             ranks=ranks,
             full=lambda i, new: _full(leaves[i], new),
-            sums=[i for kind, places in here.items() if layouts[kind].sums for i in places],
-            named=lambda i: frozenset(given[i].process_mesh.process_ids if _is_distributed(given[i]) else ()),
+            sums=[i for i, x in enumerate(leaves) if versions.is_distributed(x) and any(p.is_partial() for p in x.placements)],
+            named=lambda i: frozenset(given[i].process_mesh.process_ids if versions.is_distributed(given[i]) else ()),
+            odd=odd,
+            replicated=replicated,
+            first=replicated.intersection([i for kind in copied if layouts[kind].counts for i in kinds[kind]]),
+            described=unlike.described,
+            late=unlike.late,
+            refused=refused,
         )
 
     def together(self, x: Tensor) -> Tensor:
-        return dist.unshard_dtensor(x) if _is_distributed(x) else x
+        return dist.unshard_dtensor(x) if versions.is_distributed(x) else x
 
     def is_recorded(self, tensors: Sequence[Tensor]) -> bool:
         eager = (x for x in tensors if isinstance(x, paddle.Tensor))
@@ -136,36 +151,84 @@ class PaddleDistributed(Distributed):
         return PaddleProcesses(ranks, group)
 
 
-def _is_distributed(x: object) -> bool:
-    return isinstance(x, paddle.Tensor) and bool(x.is_dist())
+def _check(placements: Sequence[Any]) -> None:
+    """Refuse placements without a norm."""
+    if any(p.is_partial() and p.reduce_type() not in _ADDED.values() for p in placements):
+        what = "The norm of a gradient of this placement is not defined."
+        raise ArgumentError(what, f"placements={list(placements)}", "reshard it to Shard or Replicate.")
+
+
+def _op(placement: Any) -> str:
+    return next((op for op, kind in _ADDED.items() if kind == placement.reduce_type()), str(placement.reduce_type()))
+
+
+def _word(placement: Any) -> str:
+    if placement.is_partial():
+        return f"P:{_op(placement)}"
+    return f"S{placement.get_dim()}" if placement.is_shard() else "R"
+
+
+class PaddleUnlike(Unlike):
+    """Distributed tensors beside their parameters."""
+
+    tensor = paddle.Tensor
+
+    @property
+    def rank(self) -> int:
+        return int(dist.get_rank())
+
+    def placed(self, x: Any) -> Placed | None:
+        if not versions.is_distributed(x):
+            return None
+        mesh = x.process_mesh
+        words = ("R" if length == 1 else _word(p) for p, length in zip(x.placements, mesh.shape, strict=True))
+        return Placed(tuple(mesh.process_ids), tuple(mesh.shape), tuple(words))
+
+    def check(self, x: Tensor) -> None:
+        _check(x.placements)
+
+    def is_alike(self, leaf: Any, param: Any) -> bool:
+        return versions.is_distributed(leaf) and leaf.placements == param.placements and leaf.process_mesh == param.process_mesh
+
+    def is_frozen(self, param: Tensor) -> bool:
+        return bool(param.stop_gradient)
+
+    def size(self, x: Tensor) -> int:
+        return int(x.size)
+
+    def dtype(self, x: Tensor) -> str:
+        return versions.dtype(x.dtype)
+
+    def add_up(
+        self, pieces: Sequence[Any], sizes: Sequence[int], fill: float, dtype: str, on: Any, sums: Sequence[tuple[int, str]]
+    ) -> list[Any]:
+        flat = [
+            paddle.full([n], fill, dtype) if x is None else x.detach().astype(dtype).flatten()
+            for x, n in zip(pieces, sizes, strict=True)
+        ]
+        return list(paddle.split(_total(paddle.concat(flat), on.process_mesh, sums), list(sizes)))
 
 
 class _Layout:
     """The place of gradients with one mesh and placements, from this process's view."""
 
     def __init__(self, mesh: Any, placements: Sequence[Any]) -> None:
-        for placement in placements:
-            if placement.is_partial() and placement.reduce_type() not in _ADDED:
-                what = "The norm of a gradient of this placement is not defined."
-                raise ArgumentError(what, f"placements={list(placements)}", "reshard it to Shard or Replicate.")
+        _check(placements)
         self.is_here = dist.get_rank() in mesh.process_ids
-        self.ids = np.array(mesh.process_ids).reshape(mesh.shape)
-        self.sums = [(d, placement) for d, placement in enumerate(placements) if placement.is_partial()]
-        self.at = tuple(int(i) for i in np.argwhere(self.ids == dist.get_rank())[0]) if self.is_here else ()
+        self.mesh = mesh
+        self.sums = [(d, _op(placement)) for d, placement in enumerate(placements) if placement.is_partial()]
+        at = np.argwhere(np.array(mesh.process_ids).reshape(mesh.shape) == dist.get_rank())  # one row, or none
         #: whether this process counts its shard: the first of replicas does
-        self.counts = self.is_here and all(p.is_shard() or i == 0 for p, i in zip(placements, self.at, strict=True))
-
-    def along(self, dimension: int) -> list[int]:
-        """The processes that differ from this one only in one dimension of the mesh."""
-        here: tuple[Any, ...] = (*self.at[:dimension], slice(None), *self.at[dimension + 1 :])
-        return [int(rank) for rank in self.ids[here]]
+        self.counts = self.is_here and all(p.is_shard() or i == 0 for p, i in zip(placements, at[0], strict=True))
+        #: whether several processes have the same shard
+        self.is_copied = any(p.is_replicated() and n > 1 for p, n in zip(placements, mesh.shape, strict=True))
 
 
 def _local_tensors(leaves: Sequence[Any]) -> list[Any]:
     """The local tensor of each gradient; None for a mesh without this process."""
     known: dict[int, Any] = {}
     for x in leaves:
-        if _is_distributed(x) and id(x) not in known:
+        if versions.is_distributed(x) and id(x) not in known:
             known[id(x)] = _local(x) if dist.get_rank() in x.process_mesh.process_ids else None
     return [known.get(id(x), x) for x in leaves]
 
@@ -176,7 +239,7 @@ def _local(x: Tensor) -> Tensor:
 
 
 def _full(given: Any, new: Any) -> Any:
-    if not _is_distributed(given):
+    if not versions.is_distributed(given):
         return new
     made = given.detach().clone()  # dtensor_from_local assumes shards of one size
     if new.size:
@@ -184,7 +247,9 @@ def _full(given: Any, new: Any) -> Any:
     return made
 
 
-def _counted(leaves: Sequence[Any], local: list[Any], kinds: dict[Any, list[int]], layouts: dict[Any, _Layout]) -> list[Any]:
+def _counted(
+    leaves: Sequence[Any], local: list[Any], kinds: dict[Any, list[int]], layouts: dict[Any, _Layout], odd: Mapping[int, str]
+) -> list[Any]:
     """The tensor that this process adds to each norm: none for an empty shard, and only the first of replicas."""
     values = list(local)
     for kind, places in kinds.items():
@@ -194,7 +259,7 @@ def _counted(leaves: Sequence[Any], local: list[Any], kinds: dict[Any, list[int]
         for i in places:
             if not (layout.counts and values[i].size) and leaves[i].size:  # a gradient that is empty everywhere may be an error
                 values[i] = None
-    return values
+    return [None if odd.get(i) else x for i, x in enumerate(values)]
 
 
 def _sum(values: list[Any], places: list[int], layout: _Layout) -> None:
@@ -205,8 +270,16 @@ def _sum(values: list[Any], places: list[int], layout: _Layout) -> None:
         batches.setdefault(WIDE.get(dtype, dtype), []).append(i)
     for dtype, batch in batches.items():
         flat = paddle.concat([values[i].astype(dtype).flatten() for i in batch])
-        for dimension, placement in layout.sums:
-            flat = _resharded(flat, layout.along(dimension), placement)
-        pieces = paddle.split(flat, [values[i].size for i in batch])
+        pieces = paddle.split(_total(flat, layout.mesh, layout.sums), [values[i].size for i in batch])
         for i, piece in zip(batch, pieces, strict=True):
             values[i] = piece.reshape(values[i].shape)
+
+
+def _total(flat: Tensor, mesh: Any, sums: Sequence[tuple[int, str]]) -> Tensor:
+    """Addends, summed over these dimensions of the mesh."""
+    ids = np.array(mesh.process_ids).reshape(mesh.shape)
+    for dimension, op in sums:  # the processes that differ from this one only in this dimension
+        along = np.moveaxis(ids, dimension, -1).reshape(-1, mesh.shape[dimension])
+        [ranks] = [row.tolist() for row in along if dist.get_rank() in row]
+        flat = _resharded(flat, ranks, dist.Partial(_ADDED[op]))
+    return flat

@@ -24,6 +24,7 @@ __all__ = [
     "dtypes",
     "grad_of",
     "has_memory",
+    "is_distributed",
     "is_in_program",
     "is_static",
     "largest",
@@ -250,6 +251,10 @@ def _place_of(tensor: Any) -> Any:
 MESHES = paddle.distributed.ProcessMesh.__mro__[:2]
 
 
+def is_distributed(x: object) -> bool:
+    return isinstance(x, paddle.Tensor) and bool(x.is_dist())
+
+
 def has_memory(x: Any) -> bool:
     """Whether a shard of a distributed tensor has elements; an empty one has no memory."""
     return bool(x._is_initialized()) if hasattr(paddle.Tensor, "_is_initialized") else 0 not in x.shape
@@ -317,11 +322,14 @@ def set_clip_of_groups(optimizer: Any, clip: Any) -> None:
 
 
 def pairs_of(optimizer: Any, parameters: Any = None) -> list[tuple[Any, Any]]:
-    """The pairs of parameters and gradients of an optimizer's next step, as it makes them, perhaps of some parameters only."""
+    """The pairs of parameters and gradients of an optimizer's next step, as it makes them, perhaps of some parameters only.
+
+    A distributed parameter is there without its gradient too: other processes may have it.
+    """
     trained = [p for p in parameters or parameters_of(optimizer) if not p.stop_gradient]
     mains = [getattr(p, "main_grad", None) for p in trained]  # in float32, for parameters in half precision
     pairs = [(p, grad_of(p) if main is None else main) for p, main in zip(trained, mains, strict=True)]
-    return [(p, gradient) for p, gradient in pairs if gradient is not None]
+    return [(p, gradient) for p, gradient in pairs if gradient is not None or is_distributed(p)]
 
 
 def is_void(optimizer: Any) -> bool:

@@ -16,6 +16,7 @@ from gradclip.backends.torch.placements import SPLIT, DTensor, Kind, Partial, Re
 from gradclip.core.backend import Tensor
 from gradclip.core.errors import ArgumentError, page
 from gradclip.core.parts import Parts, Processes
+from gradclip.core.placed import told_by
 
 _HERE = torch.empty(0)
 
@@ -146,13 +147,15 @@ def parts(leaves: Sequence[Any], params: Sequence[Any]) -> Parts | None:
     The parameters alone decide over which processes norms combine: every process knows them, and may lack a gradient. Without
     its parameter a gradient tells it itself.
     """
-    refused = late.refused(leaves, params)
-    given = [late.told_by(leaf, param) for leaf, param in zip(leaves, params, strict=True)]
+    given = [told_by(leaf, param, torch.Tensor) for leaf, param in zip(leaves, params, strict=True)]
     known = [i for i, param in enumerate(params) if isinstance(param, DTensor)]
     kinds: dict[Kind, list[int]] = {}  # few for any number of gradients
     for i, x in enumerate(given):
         if isinstance(x, DTensor):
             kinds.setdefault((x.device_mesh, x.placements), []).append(i)
+    local = _local(leaves)
+    unlike = late.TorchUnlike(leaves, params, local, known)
+    refused = unlike.refused()
     if not kinds and refused is not None:
         raise refused
     if not kinds:
@@ -162,10 +165,9 @@ def parts(leaves: Sequence[Any], params: Sequence[Any]) -> Parts | None:
     for mesh, placements in kinds:
         layouts.setdefault(mesh, _Layout(mesh)).add(placements, is_whole=(mesh, placements) in whole)
     groups, places = _groups(layouts, kinds)
-    local = _local(leaves)
     copied = [kind for kind in kinds if _is_replicated(kind)]  # by kind: there are few
     replicated = frozenset(i for kind in copied for i in kinds[kind] if isinstance(params[i], DTensor))
-    odd = late.odd(leaves, params, known)
+    odd = unlike.odd
     here = {kind: [i for i in of_kind if leaves[i] is not None and not odd.get(i)] for kind, of_kind in kinds.items()}
     return Parts(
         local=local,
@@ -180,8 +182,8 @@ def parts(leaves: Sequence[Any], params: Sequence[Any]) -> Parts | None:
         odd=odd,
         replicated=replicated,
         first=replicated.intersection([i for kind in copied if layouts[kind[0]].counts(kind[1]) for i in kinds[kind]]),
-        described=lambda i: late.described(leaves[i], params[i], local[i]),
-        late=lambda chosen, found: late.values(leaves, params, local, chosen, found),
+        described=unlike.described,
+        late=unlike.late,
         refused=refused,
     )
 

@@ -13,7 +13,7 @@ from gradclip.backends.torch import versions
 from gradclip.core.backend import Tensor
 from gradclip.core.errors import ArgumentError
 
-__all__ = ["SPLIT", "DTensor", "Kind", "Partial", "Replicate", "check", "group_along", "summed", "sums_of", "text_of", "total"]
+__all__ = ["SPLIT", "DTensor", "Kind", "Partial", "Replicate", "check", "group_along", "summed", "sums_of", "total", "words_of"]
 
 _tensors = versions.distributed_tensors()
 DTensor, Partial, Replicate, Shard = _tensors.DTensor, _tensors.Partial, _tensors.Replicate, _tensors.Shard
@@ -67,12 +67,12 @@ def total(flat: Tensor, mesh: DeviceMesh, sums: Sequence[tuple[int, str]]) -> Te
     return flat
 
 
-def text_of(mesh: DeviceMesh, placements: Sequence[Any]) -> str:
-    """The placements, with a word for each dimension of the mesh, the same on all processes.
+def words_of(mesh: DeviceMesh, placements: Sequence[Any]) -> tuple[str, ...]:
+    """A word for each dimension of the mesh, the same on all processes.
 
     Along a dimension of one process all placements are the same.
     """
-    return " ".join("R" if mesh.size(d) == 1 else _word(x) for d, x in enumerate(placements))
+    return tuple("R" if mesh.size(d) == 1 else _word(x) for d, x in enumerate(placements))
 
 
 def _word(placement: Any) -> str:

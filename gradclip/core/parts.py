@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Both", "Distributed", "Found", "Parts", "Place", "Processes", "Request"]
+__all__ = ["Both", "Distributed", "Found", "Parts", "Processes", "Request"]
 
 #: by place and rank: how a gradient is placed there, its number of elements there, and its dtype; no rank that lacks it
 Found = dict[int, dict[int, tuple[str, int, str]]]
@@ -100,60 +98,10 @@ class Parts:
     first: frozenset[int] = frozenset()  #: those of them that this process counts
     #: how the gradient at a place is placed, its number of elements here and its dtype; None for no gradient
     described: Callable[[int], tuple[str, int, str] | None] = lambda i: None
-    #: the tensors that this process adds besides ``counted`` at some places, from what all processes have (None: the same as
-    #: this one), and whether they are complete here; it may communicate
-    late: Callable[[Collection[int], Found | None], tuple[list[Any], bool]] | None = None
+    #: the tensors that this process adds besides ``counted``, at the places of a group and from what its processes have (None:
+    #: the same as this one), and whether they are complete here; it may communicate
+    late: Callable[[Collection[int], Collection[int], Found | None], tuple[list[Any], bool]] | None = None
     refused: Exception | None = None  #: why this process cannot clip: it still takes part in the collectives of the others
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A gradient on a mesh, seen by one process.
-
-    ``kinds`` has a letter for each dimension of the mesh: "S" for shards, "P" for addends, "R" for replicas.
-
-    >>> mesh = {"ranks": [0, 1, 2, 3], "shape": (2, 2)}
-    >>> Place(kinds="RS", here=2, having={2, 3}, **mesh).counts, Place(kinds="RS", here=2, having={0, 2}, **mesh).counts
-    (True, False)
-    >>> Place(kinds="PS", here=1, having={3}, **mesh).addends, Place(kinds="PS", here=0, having={3}, **mesh).addends
-    ([3], [])
-    """
-
-    ranks: Sequence[int]  #: row by row
-    shape: Sequence[int]
-    kinds: str
-    here: int
-    having: Collection[int]  #: the processes that have the gradient
-
-    def _at(self, rank: int) -> list[int]:
-        number, found = list(self.ranks).index(rank), []
-        for length in reversed(self.shape):
-            number, at = divmod(number, length)
-            found.append(at)
-        return found[::-1]
-
-    def _alike(self, at: Sequence[int]) -> list[int]:
-        """The processes that differ from coordinates only along the dimensions of addends, and have the gradient."""
-        ranges = [range(n) if kind == "P" else [i] for n, kind, i in zip(self.shape, self.kinds, at, strict=True)]
-        return [rank for at in itertools.product(*ranges) if (rank := self._rank(at)) in self.having]
-
-    def _rank(self, at: Sequence[int]) -> int:
-        steps = [math.prod(self.shape[d + 1 :]) for d in range(len(self.shape))]
-        return self.ranks[sum(i * step for i, step in zip(at, steps, strict=True))]
-
-    @property
-    def addends(self) -> list[int]:
-        """The processes whose tensors are summed with that of this one."""
-        return self._alike(self._at(self.here))
-
-    @property
-    def counts(self) -> bool:
-        """Whether this process counts what it has after the sum: the first of the replicas that have it."""
-        mine = self._at(self.here)
-        if any(at and kind == "P" for at, kind in zip(mine, self.kinds, strict=True)):
-            return False
-        ranges = [range(n) if kind == "R" else [i] for n, kind, i in zip(self.shape, self.kinds, mine, strict=True)]
-        return mine == next((list(at) for at in itertools.product(*ranges) if self._alike(at)), None)
 
 
 class Distributed:

@@ -101,7 +101,20 @@ FOLDERS = {
     "keras": {"keras", "tensorflow", "jax"},
 }
 BELOW = {
-    *("backend", "containers", "dtypes", "errors", "lane", "memory", "mistakes", "norms", "parts", "ranges", "reference"),
+    *(
+        "backend",
+        "containers",
+        "dtypes",
+        "errors",
+        "lane",
+        "memory",
+        "mistakes",
+        "norms",
+        "parts",
+        "placed",
+        "ranges",
+        "reference",
+    ),
     *("result", "rule", "scale", "tracing", "versions"),
 }
 # Slots, and programs of a whole clip, stand on the engine. Only __init__ and the watch of their folder may import them.

@@ -90,7 +90,7 @@ class RuleClip(Slot, paddle.nn.clip.ClipGradBase):
 
     @paddle.jit.not_to_static
     def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
-        pairs = [(p, g) for p, g in params_grads if g is not None]
+        pairs = [(p, g) for p, g in params_grads if g is not None or (self.is_asked and versions.is_distributed(p))]
         if self.ready is not None and all(id(p) in self.ready for p, _ in pairs):
             return [(p, self.ready[id(p)]) for p, _ in pairs]
         if self.step.skips and not self.is_asked:
@@ -109,11 +109,14 @@ class RuleClip(Slot, paddle.nn.clip.ClipGradBase):
                 clipped = self._clipped(chosen, step.rule)
                 if step.monitor is not None:
                     step.monitor.update(self.last, grads=chosen)
-        return [(p, next(clipped) if this else g) for (p, g), this in zip(pairs, is_wanted, strict=True)]
+        results = [(p, next(clipped) if this else g) for (p, g), this in zip(pairs, is_wanted, strict=True)]
+        return [(p, g) for p, g in results if g is not None]
 
     def _clipped(self, chosen: Pairs, rule: Any) -> Iterator[Any]:
         """The clipped gradients of pairs."""
-        if not self.step.needs_names:
+        # the gradients alone take less time, where their parameters tell no other process of them
+        is_list = not self.step.needs_names and not (self.is_asked and any(versions.is_distributed(p) for p, _ in chosen))
+        if is_list:
             opened = open_([g for _, g in chosen], holders="none")
             params = None if rule.relative_to is None else [p for p, _ in chosen]
             found = run(opened, rule, Options(params=params, reduce=self.reduce))
@@ -124,7 +127,7 @@ class RuleClip(Slot, paddle.nn.clip.ClipGradBase):
             found = run(opened, rule, Options(reduce=self.reduce, shards=self.shards, is_excerpt=True))
             clipped = (g for _, g in found.grads)
         self.last = last(opened, found, is_list=isinstance(rule, (list, tuple)))
-        if not self.step.needs_names:
+        if is_list:
             self.last.culprits = [chosen[int(place)][0].name for place in self.last.culprits]
         return clipped
 

@@ -63,7 +63,7 @@ class Clipping:
             return stepper.minimize(loss, startup_program, parameters, no_grad_set)
 
         found = self._unless_skipped(minimize, parameters)
-        return ([], versions.pairs_of(self, parameters)) if found is None else found
+        return ([], _present(versions.pairs_of(self, parameters))) if found is None else found
 
     def _unless_skipped(self, step: Any, parameters: Any) -> Any:
         """The result of a step with clipped gradients; None if it is skipped."""
@@ -75,6 +75,7 @@ class Clipping:
                 if clipped is None:
                     return None
                 pairs = clipped
+            pairs = _present(pairs)
             self.gradclip.ready = {id(p): gradient for p, gradient in pairs}
         try:
             return step()
@@ -90,7 +91,7 @@ class Clipping:
 
         def called() -> Any:
             loss = closure()
-            pairs = versions.pairs_of(self)
+            pairs = _present(versions.pairs_of(self))
             for (_, gradient), (_, new) in zip(pairs, self.gradclip(pairs), strict=True):
                 paddle.assign(new, gradient)
             return loss
@@ -125,6 +126,10 @@ class Clipping:
             self.gradclip.load(checked)
 
     load_state_dict = set_state_dict
+
+
+def _present(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    return [(p, gradient) for p, gradient in pairs if gradient is not None]
 
 
 @cache

@@ -221,7 +221,7 @@ class Sharded:
                 check_alike(self.full, found)
             assert self.parts is not None
             assert self.parts.late is not None
-            leaves, is_complete = self.parts.late(one.places, found)
+            leaves, is_complete = self.parts.late(one.places, one.group.ranks, found)
         except ArgumentError as error:
             self._refused = self._refused or error
             return

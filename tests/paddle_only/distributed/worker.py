@@ -15,9 +15,9 @@ from pathlib import Path
 import frameworks.paddle  # noqa: F401  (its import warns)
 import paddle.distributed as dist
 from launched import failure
-from paddle_only.distributed import engines, faults, norms, reducing, tensors
+from paddle_only.distributed import engines, faults, missing, norms, reducing, tensors
 
-MODULES = (norms, reducing, tensors, faults, engines)
+MODULES = (norms, reducing, tensors, missing, faults, engines)
 
 
 def checks(processes: int) -> dict[str, Callable[[], None]]:

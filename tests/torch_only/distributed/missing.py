@@ -90,7 +90,7 @@ def check_what_it_costs() -> None:
 def check_a_gradient_whose_mesh_nobody_can_know() -> None:
     w = torch.nn.Parameter(torch.zeros(8))
     w.grad = gradient("P", dist.get_world_size())
-    with pytest.raises(ValueError, match="A gradient is a DTensor, and its parameter is none"):
+    with pytest.raises(ValueError, match="A gradient is placed on a mesh, and its parameter is not"):
         gradclip.norm([w], RULE)
 
 
