@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from gradclip.backends.jax import gradient_transformation
 from gradclip.dialects import optax
 
 
-@tree_util.register_dataclass
+@functools.partial(tree_util.register_dataclass, data_fields=["weight", "rest"], meta_fields=[])
 @dataclasses.dataclass
 class Node:
     weight: Any

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarked import walk
 
 import gradclip
-from benchmarks.walk import counted, summed
 from gradclip.backends.torch import slot as step
 from gradclip.backends.torch.slot import fused
 from gradclip.dialects import keras, optax, tensorflow
@@ -161,5 +161,5 @@ def test_a_step_of_few_calls() -> None:
             p.grad = torch.ones(4, 4)
         return gradclip.clipped(torch.optim.SGD(ps, lr=1.0), RULES["torch"]).step
 
-    assert "clip_few" in {name for _, name in counted(prepare)}
-    assert summed(counted(prepare)).calls <= 38
+    assert "clip_few" in {name for _, name in walk.counted(prepare)}
+    assert walk.summed(walk.counted(prepare)).calls <= 38
