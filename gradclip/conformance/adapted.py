@@ -6,7 +6,7 @@ import importlib
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
+from typing import Any, TypeVar
 
 import gradclip
 from gradclip import dialects
@@ -17,6 +17,7 @@ from gradclip.natives import Applied, Native
 
 __all__ = ["claims_of", "features_of", "gradclip_target", "native_target", "natives_of", "scoped"]
 
+T = TypeVar("T")
 #: features that depend on the arrays or on the operation
 _CONDITIONAL = {*DTYPES, *MEMBERS, "in place", "functional", "norm"}
 
@@ -54,7 +55,12 @@ def gradclip_target(arrays: Any, *, name: str | None = None) -> ComposedTarget:
         if can_write and native.framework == "torch":
             claims[operation] -= frozenset(getattr(arrays, "held_lacks", ()))
         runs[operation] = scoped(arrays, _run(native, arrays, can_write))
-    return ComposedTarget(name, arrays, claims, runs)
+    return _strict(ComposedTarget(name, arrays, claims, runs))
+
+
+def _strict(target: T) -> T:
+    vars(target)["strict"] = True
+    return target
 
 
 def native_target(framework: str) -> Target:
@@ -69,7 +75,8 @@ def native_target(framework: str) -> Target:
     except (ModuleNotFoundError, AttributeError) as error:
         hint = "torch, tensorflow, paddle, optax or keras, where it is installed."
         raise ArgumentError("There is no native of this name.", f"framework={framework!r} ({error})", hint) from error
-    return cast(Target, native())
+    target: Target = native()
+    return _strict(target)  # what it does in another way is declared
 
 
 def features_of(arrays: Any) -> frozenset[str]:

@@ -26,6 +26,7 @@ class Case:
     needs: tuple[str, ...]
     content: Any = field(compare=False, repr=False)  #: the :class:`Vector`, or the :class:`Check`
     allowed: str = ""  #: why a failure is accepted: the native of ``--like`` fails it too
+    of_native: Case | None = field(default=None, compare=False, repr=False)  #: where the native's outcome is right too
 
     @property
     def id(self) -> str:

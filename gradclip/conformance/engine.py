@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,7 +44,8 @@ def check_target(
         seconds: the time limit of a case.
         vectors: a vector file, or a folder of them, instead of the suite's own; they are checked
             against their schema, which needs jsonschema.
-        like: "native:torch", for a copy of a native: that native's outcome is right too where gradclip departs from it.
+        like: "native:torch", for a copy of another native than the one of its name: its outcome is right too where gradclip
+            departs from it.
         on_result: called with every result.
 
     Returns:
@@ -126,6 +128,7 @@ class Session:
         self.described: dict[str, Any] = {"versions": {}, "device": ""}
         self._target, self._timed = target, Timed(seconds)
         self._claims: dict[str, Any] = {}
+        self._is_strict = getattr(target, "strict", False) is True
         faults: list[tuple[str, str]] = []
         try:
             self._claims = self._timed(lambda: claims_of(target))
@@ -157,14 +160,22 @@ class Session:
         """Run a claimed case, or say why it is not tried."""
         if hopeless:
             return judged(self.name, case, Finding(hopeless, "crashed"), self.declared)
-        begun, claims = time.perf_counter(), frozenset(self._claims[case.operation])
+        begun, finding = time.perf_counter(), self._finding(case)
+        if finding.message and finding.reason in ("", "raised") and case.of_native and not self._is_strict:
+            again = self._finding(case.of_native)
+            why = case.of_native.allowed if again.message else "as the native"
+            finding = dataclasses.replace(finding, as_native=why)
+        return judged(self.name, case, finding, self.declared, time.perf_counter() - begun)
+
+    def _finding(self, case: Case) -> Finding:
+        claims = frozenset(self._claims[case.operation])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings are not tested
             try:
-                finding = self._timed(lambda: _found(self._target, case, claims))
+                found: Finding = self._timed(lambda: _found(self._target, case, claims))
             except Hung as error:
-                finding = Finding(str(error), "hung")
-        return judged(self.name, case, finding, self.declared, time.perf_counter() - begun)
+                found = Finding(str(error), "hung")
+        return found
 
     def close(self) -> None:
         """Let its thread end."""
@@ -200,6 +211,8 @@ def judged(name: str, case: Case, finding: Finding, declared: Mapping[str, str],
         message = f"{why}: {message}" if message else f"it passes, and was declared to fail: {why}"
     elif message and case.allowed:
         status, message = "expected", f"{case.allowed}: {message}"
+    elif message and finding.as_native:
+        status, message = "native", f"{finding.as_native}: {message}"
     return Result(
         target=name,
         operation=case.operation,

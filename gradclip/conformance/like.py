@@ -1,4 +1,4 @@
-"""A plan for copies of a native: the native's outcome is right too where gradclip departs from it on purpose."""
+"""Where gradclip departs from a native on purpose: the native's outcome, beside the exact one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from gradclip.conformance.cases import Case, Plan
 from gradclip.conformance.declared import shipped_xfails
 from gradclip.conformance.load import Vector
 from gradclip.conformance.specification import NATIVES
+from gradclip.conformance.target import dialect_of
 from gradclip.core.errors import ArgumentError
 
 __all__ = ["as_native"]
@@ -18,26 +19,33 @@ _ROUNDED = 4  #: in ulp: the native was recorded on another processor; a missing
 
 
 def as_native(made: Plan, like: str | None) -> Plan:
-    """The plan with the outcomes of a native.
+    """The plan with the outcomes of natives.
 
     Args:
         made: the plan of the run.
-        like: "native:torch"; None for the plan as it is.
+        like: "native:torch", whose outcomes then pass; None for that of each operation's own framework, which is told apart.
 
     Raises:
         ValueError: for an unknown native.
     """
     if like is None:
-        return made
+        known = {name: _reasons(name) for name in NATIVES}
+        others = [_case(case, name := dialect_of(case.operation), known[name]) for case in made.cases]
+        return replace(made, cases=[replace(a, of_native=b) for a, b in zip(made.cases, others, strict=True)])
     kind, _, name = like.partition(":")
     if kind != "native" or name not in NATIVES:
         hint = f"one of {', '.join(f'native:{one}' for one in NATIVES)}."
         raise ArgumentError("There is no native of this name.", repr(like), hint)
+    return replace(made, cases=[_case(case, name, _reasons(name)) for case in made.cases])
+
+
+def _reasons(name: str) -> dict[str, str]:
+    """Pattern of cases -> why this native fails them."""
     reasons: dict[str, str] = {}
     for target, cases in shipped_xfails().items():
-        if fnmatch.fnmatchcase(f"{name} 1", target) or target.startswith(name):
+        if target.startswith(f"{name} *"):  # of all its versions
             reasons.update(cases)
-    return replace(made, cases=[_case(case, name, reasons) for case in made.cases])
+    return reasons
 
 
 def _case(case: Case, name: str, reasons: dict[str, str]) -> Case:

@@ -14,6 +14,7 @@ from gradclip.conformance.cases import Plan, plan
 from gradclip.conformance.checks import CHECKS
 from gradclip.conformance.declared import check_targets, read_xfails
 from gradclip.conformance.engine import Session, new_report
+from gradclip.conformance.like import as_native
 from gradclip.conformance.load import VectorFile
 from gradclip.conformance.protocol import name_of
 from gradclip.conformance.report.text import describe
@@ -89,7 +90,7 @@ def parametrize_with_checks(
     names = [name_of(target) for target in targets]
     if len(set(names)) < len(names):  # a report distinguishes targets by their names
         raise ArgumentError("Two targets have the same name.", f"targets={', '.join(names)}", "function_target(..., name=...).")
-    made = plan(dialects, select, vectors)
+    made = as_native(plan(dialects, select, vectors), None)
     declared = read_xfails(xfails) if isinstance(xfails, (str, Path)) else xfails or {}
     check_targets(declared, names)
     parameters = []

@@ -13,6 +13,7 @@ __all__ = ["REASONS", "STATUSES", "Report", "Result"]
 #: status -> its meaning
 STATUSES: Mapping[str, str] = {
     "pass": "as it should be",
+    "native": "as the native, where gradclip departs from it on purpose",
     "fail": "claimed, and not as it should be",
     "expected": "a declared failure, which failed",
     "unexpected": "a declared failure, which passed: the declaration is wrong",

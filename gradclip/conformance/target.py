@@ -93,7 +93,8 @@ class Target(Protocol):
     Optional members, used if a feature is claimed: ``versions`` (a mapping of names to versions) and ``device`` (text), for
     the report; ``make_layout(values, shape, dtype, layout)`` for "transposed", "strided" and "expanded"; ``make_sparse(rows,
     values, shape, dtype)``, ``read`` then returns the dense values; ``trace(function)``, the traced form of a function from a
-    list of arrays to a list of arrays; ``derivative(function, arrays)``, that of the sum of all outputs by each array.
+    list of arrays to a list of arrays; ``derivative(function, arrays)``, that of the sum of all outputs by each array. With
+    ``strict = True`` a native's outcome is wrong where gradclip departs from it.
     """
 
     name: str  #: "torch 2.13.0", "my_clip"
@@ -156,6 +157,8 @@ def load_arrays(arrays: Any) -> Any:
 
 class ComposedTarget:
     """A target composed of a framework's arrays and functions that run operations on them."""
+
+    strict = False  #: whether a native's outcome is wrong where gradclip departs from it
 
     def __init__(
         self,

@@ -28,6 +28,7 @@ class Finding:
     got: Any = None  #: JSON, as in :class:`Result`
     ulps: float | None = None
     expected: Any = None  #: JSON
+    as_native: str = ""  #: why it is right for the native, if it is
 
 
 class Garbage(Exception):

@@ -14,12 +14,12 @@ __all__ = ["MOST_LINES", "screen"]
 
 MOST_LINES = 40
 _TARGETS, _OPERATIONS, _CASES = 6, 4, 3  # the most that are shown of each
-_WRONG, _DECLARED = ("fail", "unexpected"), ("expected",)
+_WRONG = ("fail", "unexpected")
 
 
 def screen(view: View, width: int) -> list[Line]:
     """At most ``MOST_LINES`` lines; a line that is too long is cut."""
-    statuses = _WRONG if view.kinds(*_WRONG) else _DECLARED
+    statuses = next((one for one in (_WRONG, *((name,) for name in text.ACCEPTED)) if view.kinds(*one)), _WRONG)
     head = [(f"gradclip conformance {view.report.suite_version}", "bold"), *_verdicts(view, width)]
     alone = len(view.targets) == 1
     cases = [line for one in _telling(view, statuses)[:_CASES] for line in _case(*one, width, alone)]
@@ -59,7 +59,7 @@ def _holds(view: View, width: int) -> list[Line]:
 def _kinds(view: View, statuses: Sequence[str], width: int, room: int) -> list[Line]:
     """As many kinds of failures as there is room for, each in two lines at most."""
     kinds = view.kinds(*statuses)
-    lines: list[Line] = [("What fails" if statuses is _WRONG else "What is declared to fail, and does", "bold")]
+    lines: list[Line] = [("What fails" if statuses is _WRONG else text.ACCEPTED[statuses[0]], "bold")]
     for i, kind in enumerate(kinds):
         found = list(text.kind_lines(kind, view, width))
         if len(found) > 2:

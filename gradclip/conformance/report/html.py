@@ -10,6 +10,7 @@ from importlib import resources
 
 from jinja2 import Environment, StrictUndefined
 
+from gradclip.conformance.report.text import ACCEPTED
 from gradclip.conformance.report.view import MARKS, View
 from gradclip.conformance.result import STATUSES
 
@@ -24,7 +25,7 @@ def page(view: View) -> str:
     source = resources.files(__package__).joinpath(_TEMPLATE).read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"linkable": _linkable, "pieces": _pieces}
-    return environment.from_string(source).render(view=view, marks=MARKS, statuses=STATUSES, most=_MOST)
+    return environment.from_string(source).render(view=view, marks=MARKS, statuses=STATUSES, titles=ACCEPTED, most=_MOST)
 
 
 def _linkable(address: str) -> bool:

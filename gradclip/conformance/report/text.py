@@ -11,14 +11,27 @@ from collections.abc import Iterator, Sequence
 from gradclip.conformance.report.view import MARKS, Case, Cell, Effect, Group, Kind, View
 from gradclip.conformance.result import STATUSES
 
-__all__ = ["NARROWEST", "STYLES", "WIDEST", "describe", "kind_lines", "lines", "verdicts"]
+__all__ = ["ACCEPTED", "NARROWEST", "STYLES", "WIDEST", "describe", "kind_lines", "lines", "verdicts"]
 
 WIDEST, NARROWEST = 110, 60  #: columns
 _INDENT = "  "
 _LABEL = 10  # columns of "expected" and its like
 _COUNTED = 11  # columns of a count
 _MOST = 8  # kinds of failures that the report opens with
-STYLES = {"pass": "green", "fail": "bold red", "unexpected": "bold red", "expected": "yellow", "unclaimed": "dim"}
+STYLES = {
+    "pass": "green",
+    "native": "yellow",
+    "fail": "bold red",
+    "unexpected": "bold red",
+    "expected": "yellow",
+    "unclaimed": "dim",
+}
+
+#: status that leaves a target conformant -> the title of its cases
+ACCEPTED = {
+    "native": "As the native, where gradclip departs from it on purpose",
+    "expected": "What is declared to fail, and does",
+}
 
 Line = tuple[str, str]  #: text, and how it looks on a terminal
 
@@ -41,7 +54,7 @@ def lines(view: View, width: int = 80, verbose: bool = False) -> Iterator[Line]:
     for target in view.targets:
         for cell in view.of_target(target):
             for group in cell.groups:
-                if group.status != "expected" or verbose:
+                if group.status not in ACCEPTED or verbose:
                     yield "", ""
                     yield from _group(cell, group, width, verbose, said)
             if verbose and cell.unclaimed and cell.claimed:
@@ -51,7 +64,7 @@ def lines(view: View, width: int = 80, verbose: bool = False) -> Iterator[Line]:
     for verdict, style in verdicts(view):
         yield from _wrapped(verdict, width, "", style)
     groups = [group for cell in view.cells.values() for group in cell.groups]
-    if not verbose and any(group.status == "expected" or len(group.cases) > 1 for group in groups):
+    if not verbose and any(group.status in ACCEPTED or len(group.cases) > 1 for group in groups):
         yield from _wrapped("--verbose shows every case.", width, "")
 
 
@@ -86,15 +99,15 @@ def _alone(view: View, width: int) -> Iterator[Line]:
             yield name, ""
             name = ""
         yield f"{name:<{room}}" + "".join(f"{cell.counts[status]:>{_COUNTED},}" for status in statuses), STYLES[cell.status]
-    declared = view.kinds("expected")
-    if declared:
-        yield "", ""
-        yield "What is declared to fail, and does", "bold"
-        yield from _kinds(declared, view, width)
+    for status, title in ACCEPTED.items():
+        if kinds := view.kinds(status):
+            yield "", ""
+            yield title, "bold"
+            yield from _kinds(kinds, view, width)
 
 
 def _shown_statuses(view: View) -> list[str]:
-    return [status for status in STATUSES if status != "unexpected" or view.report.counts()[status]]
+    return [status for status in STATUSES if status not in ("native", "unexpected") or view.report.counts()[status]]
 
 
 def _table(view: View, width: int) -> Iterator[Line]:
@@ -187,7 +200,8 @@ def verdicts(view: View) -> Iterator[Line]:
             text, style = f"{MARKS['unclaimed']} {target} claims none of the selected cases.", "yellow"
         else:
             but = f" but for {counts['expected']:,} declared failures" if counts["expected"] else ""
-            text, style = f"{MARKS['pass']} {target} conforms{but}: {claimed:,} cases claimed.", "bold green"
+            like = f", {counts['native']:,} of them as the native, where gradclip departs" if counts["native"] else ""
+            text, style = f"{MARKS['pass']} {target} conforms{but}: {claimed:,} cases claimed{like}.", "bold green"
         yield text, style
 
 

@@ -19,9 +19,9 @@ from gradclip.conformance.result import REASONS, STATUSES, Report, Result
 __all__ = ["MARKS", "Case", "Cell", "Effect", "Group", "Kind", "View", "explained", "view"]
 
 #: status -> a sign without colour
-MARKS: Mapping[str, str] = {"pass": "✓", "fail": "✗", "expected": "~", "unexpected": "!", "unclaimed": "–"}
+MARKS: Mapping[str, str] = {"pass": "✓", "native": "≈", "fail": "✗", "expected": "~", "unexpected": "!", "unclaimed": "–"}
 _MOSTLY = 0.75  #: so much of the failures is nearly all
-_TOLD = ("fail", "unexpected", "expected")  #: the statuses whose cases are shown one by one, the worst first
+_TOLD = ("fail", "unexpected", "expected", "native")  #: the statuses whose cases are shown one by one, the worst first
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def _groups(
     said: set[Effect] = set()
     for (status, kind, about, name), members in sorted(groups.items(), key=lambda item: (*_TOLD, "pass").index(item[0][0])):
         effects = [_effect(kind, name, file, checks) for name in about]
-        shared = _shared_reason(members) if status == "expected" else ""
+        shared = _shared_reason(members) if status in ("expected", "native") else ""
         cases = tuple(_case(result, vectors.get(result.case), shared) for result in members)
         once = tuple(Effect(one.name) if one in said else one for one in effects)
         yield Group(status, once, cases, shared.removeprefix(f"{about[0]}: ") if len(about) == 1 else shared, shown[name])

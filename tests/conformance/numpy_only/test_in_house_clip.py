@@ -38,7 +38,6 @@ def explained(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, 
     [
         ({"A2", "A3", "nine"}, "split_invariance", "GlobalNorm", "Clipping each separately changes the direction of the step"),
         ({"D1", "D4"}, "nan_propagates", "NotFinite", "A broken step looks healthy"),
-        ({"E2", "E3", "E6"}, "negative_limit", "NegativeLimit", "A sign slip in a configuration trains uphill"),
     ],
 )
 def test_the_report_explains_what_is_wrong(
@@ -54,6 +53,14 @@ def test_the_report_explains_what_is_wrong(
         assert any(re.search(rf"\b{vector}\b", group) for group in told)
     assert told
     assert all(f"training {training}" in group for group in told)
+
+
+def test_what_the_native_does_too_is_told_apart(explained: tuple[str, dict[str, Any]]) -> None:
+    text, report = explained
+    found = {result["case"].removeprefix(f"{MEANT}/"): result for result in report["results"]}
+    assert {found[case]["status"] for case in ("E2", "E3", "E6", "negative_limit")} == {"native"}
+    assert found["E2"]["message"].startswith("as the native: ")
+    assert "NegativeLimit" in text.partition("As the native, where gradclip departs from it on purpose")[2]
 
 
 def test_the_report_shows_the_call_and_what_came_of_it() -> None:

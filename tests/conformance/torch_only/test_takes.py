@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from gradclip.conformance import check_target, function_target
+from gradclip.conformance import check_target, function_target, native_target
 from gradclip.conformance.declared import shipped_xfails
 
 NORM, VALUE = "torch.clip_grad_norm_", "torch.clip_grad_value_"
@@ -27,7 +27,9 @@ def test_torchs_own_function_is_handed_parameters(operation: str) -> None:
     declared = [case for cases in shipped_xfails().values() for case in cases]
     assert "in place" in target.claims[operation]
     assert ("norm" in target.claims[operation]) is (operation == NORM)
-    for case in failed(target, operation):
+    told = check_target(target, dialects=[operation])
+    assert told.conformant
+    for case in (result.case for result in told.results if result.status == "native"):
         assert any(fnmatch.fnmatchcase(case, pattern) for pattern in declared), case
     assert failed(target, operation, like="native:torch") == []
 
@@ -54,7 +56,29 @@ def without_epsilon(parameters: Any, max_norm: float) -> torch.Tensor:
 
 def test_a_faithful_copy_passes_as_the_native_does() -> None:
     assert failed(function_target(my_copy, NORM, "torch"), NORM, like="native:torch") == []
-    assert failed(function_target(my_copy, NORM, "torch"), NORM) != []
+
+
+def test_a_right_clip_conforms_where_gradclip_departs() -> None:
+    report = check_target(function_target(my_copy, NORM, "torch"), dialects=[NORM])
+    assert report.conformant
+    natives = {result.case.partition("/")[2] for result in report.results if result.status == "native"}
+    assert {"D7", "D8", "infinite_limit_nonfinite", "negative_limit"} <= natives
+
+
+def test_where_gradclip_departs_a_third_outcome_is_wrong() -> None:
+    def zeros(parameters: Any, max_norm: float) -> torch.Tensor:
+        norm = my_copy(parameters, max_norm)
+        for p in parameters:
+            p.grad.nan_to_num_()
+        return norm
+
+    assert f"{NORM}/D7" in failed(function_target(zeros, NORM, "torch"), NORM)
+
+
+def test_gradclip_itself_is_right_only_as_it_departs() -> None:
+    native = native_target("torch")
+    assert native.strict
+    assert f"{NORM}/D7" in failed(native, NORM, select="*/D*")
 
 
 def test_a_copy_without_the_epsilon_does_not() -> None:

@@ -53,7 +53,7 @@ def version_of(framework: str) -> str:
 
 
 def _failed(report: Any) -> list[str]:
-    return [result.case.partition("/")[2] for result in report.results if result.status == "fail"]
+    return [result.case.partition("/")[2] for result in report.results if result.status in ("fail", "native")]
 
 
 def _write(frameworks: list[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 __all__ = ["walk"]
 
-FOLDER = Path(__file__).parents[1] / "benchmarks"
+FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 spec = util.spec_from_file_location("benchmarks", FOLDER / "__init__.py", submodule_search_locations=[str(FOLDER)])
 assert spec is not None
