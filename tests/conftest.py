@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parent
 ALONE = ("all", "keras", "package", "site")  # each of these runs its own tests only
 
-READERS = frozenset({"source", "lint", "migrate"})  #: folders of tests that read sources and use no tensors: one run is enough
+READERS = frozenset({"source", "lint", "migrate", "rounds"})  #: tests that read sources and use no tensors: one run is enough
 
 hypothesis.settings.register_profile("gradclip", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("gradclip")
