@@ -33,7 +33,7 @@ def optimize_model():
     loss = F.smooth_l1_loss(q, target, reduction="sum")
     optimizer.zero_grad()
     loss.backward()
-    nn.utils.clip_grad_value_(target_net.parameters(), 1.0)
+    nn.utils.clip_grad_norm_(target_net.parameters(), 10.0)
     optimizer.step()
     return loss.item()
 

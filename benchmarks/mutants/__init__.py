@@ -1,0 +1,1 @@
+"""``python -m benchmarks.mutants FOLDER...``: how many planted mistakes ``gradclip lint`` finds in real trainings."""
