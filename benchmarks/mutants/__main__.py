@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.mutants.found import counted, table
-from benchmarks.mutants.planted import planted, trainings
+from benchmarks.mutants.planted import Bounds, planted, trainings
 
 __all__ = ["main"]
 
@@ -23,12 +23,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     files = trainings(chosen.folders)
     with tempfile.TemporaryDirectory() as temporary:
         folder = chosen.keep or Path(temporary)
-        made = planted(files, folder, chosen.limit, chosen.each, _say)
+        made = planted(files, folder, Bounds(chosen.limit, chosen.each, chosen.files), _say)
         if not made:
             print("No training was found in which a mistake could be planted.", file=sys.stderr)
             return 2
         _say(f"lint reads {len(made)} mutants and {len(files)} unchanged files\n")
-        outcome = counted(made, files, folder, chosen.folders)
+        outcome = counted(made, list(files), folder, chosen.folders)
     print(table(outcome, chosen.missed))
     return 0
 
@@ -39,9 +39,10 @@ def _parser() -> argparse.ArgumentParser:
         description="Plant one mistake in each copy of a training that clips; count what gradclip lint finds. Nothing runs.",
     )
     add = parser.add_argument
-    add("folders", metavar="FOLDER", nargs="+", type=Path, help="a folder of Python files: clones of repositories")
+    add("folders", metavar="FOLDER", nargs="+", type=Path, help="a folder of projects: clones of repositories")
     add("--limit", type=int, default=4000, help="the most mutants (default: %(default)s)")
     add("--each", type=int, default=150, help="the most mutants of each kind (default: %(default)s)")
+    add("--files", type=int, default=10, help="mutants of at most so many files of each project (default: %(default)s)")
     add("--keep", metavar="FOLDER", type=Path, help="write the mutants to this folder, and leave them there")
     add("--missed", action="store_true", help="name each mutant that was not found, and each alarm on a right file")
     return parser

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.mutants.edits import (
     Edit,
@@ -124,18 +125,34 @@ def scaled(step: Step) -> list[Edit] | None:
 
 
 def zeroed(step: Step) -> list[Edit] | None:
-    return _moved(step, "zero", behind="clip") if "zero" in step.at else None
+    return _moved(step, "zero", behind="clip") if _zeroes_its_own(step) else None
+
+
+def _zeroes_its_own(step: Step) -> bool:
+    """Whether zero_grad is the stepped optimizer's, or a module's; another optimizer may keep these gradients."""
+    owners = [ast.unparse(call.func.value) for role in ("step", "zero") for call in _of(step, role)]
+    return len(owners) == 2 and ("opt" not in owners[1] or owners[0] == owners[1] or "scaler" in owners[0])
+
+
+def _of(step: Step, role: str) -> Iterator[Any]:
+    return (call for call in _calls(step.at[role]) if _role(call) == role) if role in step.at else iter(())
+
+
+def _accumulates(step: Step) -> bool:
+    """Whether the step has micro-batches of its own, by a test or by an object that skips steps."""
+    calls = " ".join(ast.unparse(step.at[role]) for role in ("backward", "clip", "step"))
+    return re.search(r"sync|accum|accelerat|fabric|engine|%", calls, re.IGNORECASE) is not None
 
 
 def each_micro_batch(step: Step) -> list[Edit] | None:
-    if "zero" not in step.at:
+    if not _zeroes_its_own(step) or _accumulates(step):
         return None
     tail = ast.If(expression(BOUNDARY), [step.at["step"], step.at["zero"]], [])
     return step.changed([*step.without("step", "zero"), tail])
 
 
-def at_the_boundary(step: Step) -> list[Edit]:
-    return step.with_clip(ast.If(expression(BOUNDARY), [step.at["clip"]], []))
+def at_the_boundary(step: Step) -> list[Edit] | None:
+    return None if _accumulates(step) else step.with_clip(ast.If(expression(BOUNDARY), [step.at["clip"]], []))
 
 
 def each_parameter(step: Step) -> list[Edit] | None:
@@ -182,7 +199,7 @@ def nan_skipped(step: Step) -> list[Edit] | None:
 
 
 def never_zeroed(step: Step) -> list[Edit] | None:
-    if "zero" not in step.at or called(step.at["zero"]) is None or ast.unparse(step.tree).count("zero_grad(") != 1:
+    if not _zeroes_its_own(step) or called(step.at["zero"]) is None or ast.unparse(step.tree).count("zero_grad(") != 1:
         return None
     return step.changed(step.without("zero"))
 

@@ -10,7 +10,7 @@ import pytest
 from training_programs import FOLDER
 
 from benchmarks.mutants.__main__ import main
-from benchmarks.mutants.planted import mutants, planted, trainings
+from benchmarks.mutants.planted import Bounds, mutants, planted, trainings
 
 TRAINING = textwrap.dedent("""
     import torch
@@ -42,7 +42,7 @@ def test_a_mutant_differs_in_what_its_kind_says() -> None:
 
 def test_every_mutant_of_the_programs_is_a_program(tmp_path: Path) -> None:
     files = trainings([FOLDER])
-    made = planted(files, tmp_path, limit=2000, each=3, say=lambda line: None)
+    made = planted(files, tmp_path, Bounds(limit=2000, each=3, files=200), lambda line: None)
     assert len({one.kind for one in made}) > 40
     unchanged = {one.stem: one.source.read_text() for one in made}
     for one in made:
@@ -61,7 +61,11 @@ def test_the_table_counts_what_lint_finds(capsys: pytest.CaptureFixture[str], tm
 
 
 def test_a_limit_bounds_the_mutants(tmp_path: Path) -> None:
-    assert len(planted(trainings([FOLDER]), tmp_path, limit=7, each=100, say=lambda line: None)) == 7
+    files = trainings([FOLDER])
+    assert len(planted(files, tmp_path, Bounds(limit=7, each=100, files=100), lambda line: None)) == 7
+    of_two = planted(files, tmp_path, Bounds(limit=2000, each=100, files=2), lambda line: None)
+    assert {files[one.source] for one in of_two} == {"jax", "keras", "paddle", "tensorflow", "torch"}
+    assert len({one.source for one in of_two}) == 10
 
 
 def test_a_folder_that_is_missing_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

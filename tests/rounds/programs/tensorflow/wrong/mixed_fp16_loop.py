@@ -25,7 +25,7 @@ def main():
         x = tf.random.normal((16, 12))
         y = tf.cast(x[:, 0] > 0, tf.int32)
         loss, norm = train_step(x, y)
-        tf.print(step, loss, norm)
+        print(step, float(loss), float(norm))
 
 
 main()

@@ -1,9 +1,10 @@
 import logging
+import sys
 
 import torch
 from torch import nn
 
-logging.basicConfig(level=logging.INFO, format="%(message)s")
+logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
 log = logging.getLogger("train")
 
 
