@@ -16,7 +16,7 @@ from typing import Any
 
 from launched import start
 
-FOLDER = Path(__file__).parent / "rounds" / "programs"
+FOLDER = Path(__file__).parents[1] / "rounds" / "programs"
 
 
 @dataclass(frozen=True)
