@@ -176,8 +176,8 @@ def test_every_element_is_clipped_alike(backend: Framework, bounds: tuple[float,
             array = np.resize(np.roll(values, shift), size)
             got = backend.read(clipped(backend, backend.make(array, dtype), tensorflow.clip_by_value(*bounds), in_place))
             with np.errstate(over="ignore"):
-                wanted = np.maximum(np.minimum(array, bounds[1]), bounds[0])
-            assert np.array_equal(got, wanted.astype(dtype), equal_nan=True)
+                wanted = np.maximum(np.minimum(array, bounds[1]), bounds[0]).astype(dtype)
+            assert np.array_equal(got, wanted, equal_nan=True)
             if bounds[0] < 0 < bounds[1]:
                 assert np.array_equal(np.signbit(got[array == 0]), np.signbit(array[array == 0]))
 

@@ -6,6 +6,7 @@ tests also check, gradclip does not take over.
 
 from __future__ import annotations
 
+import inspect
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ import optax
 import pytest
 
 import gradclip
-from gradclip.backends.jax import gradient_transformation
+from gradclip.backends.jax import gradient_transformation, versions
 from gradclip.dialects import optax as dialect
 
 NAMES = ("clip", "clip_by_block_rms", "clip_by_global_norm", "adaptive_grad_clip")
@@ -77,7 +78,7 @@ def test_global_norm(side: str, limit: float) -> None:
     """test_clip_by_global_norm: clipped again, the result is the same."""
     clip = SIDES[side].clip_by_global_norm(limit)
     once = updated(clip, UPDATES)
-    np.testing.assert_allclose(optax.tree.norm(once), limit, rtol=1e-6)
+    np.testing.assert_allclose(optax.global_norm(once), limit, rtol=1e-6)
     same(updated(clip, once), once)
 
 
@@ -89,6 +90,8 @@ def test_adaptive(side: str, shape: tuple[int, ...], axis: Any) -> None:
     """test_adaptive_grad_clip, _with_axis and _default_axis_conv3d: each unit is at most half of its parameter's."""
     grads, params = [2.0 * jnp.ones(shape)], [jnp.ones(shape)]
     named = {} if axis is None else {"axis": axis}
+    if side == "optax" and "axis" not in inspect.signature(optax.adaptive_grad_clip).parameters and (named or len(shape) == 5):
+        pytest.skip("before optax 0.2.6 adaptive_grad_clip takes no axis and no weights of five axes")
     (clipped,) = updated(SIDES[side].adaptive_grad_clip(clipping=0.5, **named), grads, params)
     np.testing.assert_allclose(clipped, 0.5 * params[0], rtol=1e-6)
     small = [0.1 * grads[0]]
@@ -117,7 +120,7 @@ def test_per_example(side: str, floating: str, whole: str, of_whole: str, traced
     norms = np.sqrt(sum((np.asarray(g, np.float64) ** 2).sum(axis=1) for g in grads))
     factors = 1 / np.maximum(norms, 1)
     clip = SIDES[side].per_example_global_norm_clip
-    with jax.enable_x64(False):
+    with versions.enable_x64(False):
         summed, clipped = jax.jit(lambda grads: clip(grads, 1.0))(grads) if traced else clip(grads, 1.0)
     assert int(clipped) == 2
     assert [str(x.dtype) for x in summed] == [floating if floating != "int32" else "float32", of_whole]
