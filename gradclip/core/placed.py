@@ -172,18 +172,17 @@ class Unlike:
 
     def refused(self) -> Exception | None:
         """Why other processes could not know how a gradient is placed; None if they can."""
-        hint = f"give both the same mesh and placements. See {page('distributed.md#what-counts')}"
         for i, (leaf, param) in enumerate(zip(self.leaves, self.params, strict=True)):
             if i not in self.known and isinstance(param, self.tensor) and self.placed(leaf) is not None:
                 what = "A gradient is placed on a mesh, and its parameter is not: a process without it cannot know the mesh."
-                return ArgumentError(what, f"placements={leaf.placements}", hint)
+                return ArgumentError(what, f"placements={leaf.placements}", _hint())
         for i in self._others:
             placed = self.placed(self.leaves[i])
             if placed is None:
                 continue
             if set(placed.ranks) != set(self._param(i).ranks):
                 what = "A gradient and its parameter are on different processes."
-                return ArgumentError(what, f"ranks {list(placed.ranks)} and {list(self._param(i).ranks)}", hint)
+                return ArgumentError(what, f"ranks {list(placed.ranks)} and {list(self._param(i).ranks)}", _hint())
             try:
                 self.check(self.leaves[i])
             except ArgumentError as error:
@@ -292,3 +291,7 @@ class Unlike:
 def told_by(leaf: Any, param: Any, tensor: type) -> Any:
     """What tells the processes that share a gradient: its parameter, or the gradient itself where nobody knows a parameter."""
     return param if isinstance(param, tensor) else leaf
+
+
+def _hint() -> str:
+    return f"give both the same mesh and placements. See {page('distributed.md#what-counts')}"
