@@ -98,13 +98,13 @@ class PaddleDistributed(Distributed):
                 kinds.setdefault(kind, []).append(i)
                 if kind not in layouts:
                     layouts[kind] = _Layout(mesh, x.placements)
+        if not kinds and not any(versions.is_distributed(x) for x, told in zip(leaves, given, strict=True) if x is not told):
+            return None
         local = _local_tensors(leaves)
         unlike = PaddleUnlike(leaves, params, local, known)
         refused = unlike.refused()
         if not kinds and refused is not None:
             raise refused
-        if not kinds:
-            return None
         ranks = frozenset(rank for ids, _, _ in kinds for rank in ids)
         odd = unlike.odd
         here = {kind: [i for i in places if local[i] is not None and not odd.get(i)] for kind, places in kinds.items()}

@@ -110,7 +110,7 @@ class RuleClip(Slot, paddle.nn.clip.ClipGradBase):
                 if step.monitor is not None:
                     step.monitor.update(self.last, grads=chosen)
         results = [(p, next(clipped) if this else g) for (p, g), this in zip(pairs, is_wanted, strict=True)]
-        return [(p, g) for p, g in results if g is not None]
+        return [(p, g) for p, g in results if g is not None] if self.is_asked else results
 
     def _clipped(self, chosen: Pairs, rule: Any) -> Iterator[Any]:
         """The clipped gradients of pairs."""
