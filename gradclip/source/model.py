@@ -26,6 +26,8 @@ class About:
     sparse: str = ""  #: the code there that makes gradients sparse: "`tf.nn.embedding_lookup` in modeling.py"
     stars: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  #: module as written -> name -> qualified, or ""
     kept: frozenset[str] = frozenset()  #: the names that they import from the file; "*" for all
+    modules: frozenset[str] = frozenset()  #: the top-level modules that it imports from the project
+    limits: Mapping[str, str] = field(default_factory=dict)  #: a limit that they set by hand -> where: "`opt.clipnorm` in a.py"
     own: str = ""  #: the module or the package of the project that `import gradclip` would import there
 
 

@@ -29,6 +29,7 @@ _SPARSE = re.compile(
 _LOOK_UP = ("mbed", "gather", "SelectedRows")  #: each match of the two patterns contains one of these
 _LAYER = re.compile(r"from\s+(?:tensorflow\.)?(?:python\.)?keras[\w.]*\s+import\s+[^\n]*\bEmbedding\b")
 _CLIP = re.compile(r"\b(\w+)\.(\w{0,40}(?:clip|norm)\w*)", re.IGNORECASE)
+_SETS = re.compile(r"\b((?!self\.clip)(?:\w+\.)+(clipnorm|clipvalue|global_clipnorm))\s*=(?!=)")
 _ATTRIBUTE = re.compile(r"\b[A-Za-z_]\w{0,60}(?:\.\w{1,60}){1,6}")
 
 
@@ -60,6 +61,9 @@ class File:
     sparse: str = ""
     stars: tuple[str, ...] = ()
     reads: Sequence[tuple[str, str]] = ()  #: the last name of an object -> an attribute of it that is called like a clip
+    sets: Sequence[
+        tuple[str, str]
+    ] = ()  #: ``opt.clipnorm`` and ``clipnorm``: limits of Keras's optimizers that it sets by hand
     clips: bool = False
 
 
@@ -73,7 +77,8 @@ def outlined(given: str) -> File:
     sparse = _sparse(text, name) if any(word in text for word in _LOOK_UP) else ""
     clips = _CLIPS.search(text) is not None
     reads = _CLIP.findall(text) if clips else ()
-    return File(path, given, entry, imports, _attributes(text, imports), sparse, stars, reads, clips)
+    sets = _SETS.findall(text) if clips else ()
+    return File(path, given, entry, imports, _attributes(text, imports), sparse, stars, reads, sets, clips)
 
 
 def _imports(module: str, names: str, modules: str) -> Iterator[Imported]:

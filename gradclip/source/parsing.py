@@ -14,10 +14,12 @@ import libcst as cst
 
 from gradclip.source.model import SourceError
 
-__all__ = ["module", "tree"]
+__all__ = ["module", "needed", "tree"]
 
 _RUNS = sys.version_info[:2]
-_NEWER = {  #: newer syntax, by a line of it or by the message of an older parser
+_NEWER = {  #: newer syntax, by a line of it or by the message of an older parser; the newest first
+    (3, 14): re.compile(r"""\b(t|rt|tr)["']|^\s*except\*? +[A-Z][\w.]*(, *[A-Z][\w.]*)+ *:"""),
+    (3, 13): re.compile(r"^\s*(type|(async )?def|class) \w+\[[^]]*[^=!<>]=[^=][^]]*\]"),
     (3, 12): re.compile(r"^\s*type \w+(\[.*\])?\s*=|^\s*((async )?def|class) \w+\[[^]]*\]\s*[(:]|^f-string: "),
 }
 _DEEP = "nested too deeply to be read"
@@ -38,14 +40,8 @@ def tree(text: str) -> ast.Module:
     except (RecursionError, MemoryError):
         raise SourceError(_DEEP) from None
     except SyntaxError as error:
-        deep = "too many nested" in error.msg
-        newer = _needed(error)
-        message = (
-            f"It needs Python {newer} to be read; this is {_RUNS[0]}.{_RUNS[1]}."
-            if newer
-            else f"It is not Python 3: {error.msg}."
-        )
-        message = _DEEP if deep else message
+        message = f"It {newer}." if (newer := needed(error, text)) else f"It is not Python 3: {error.msg}."
+        message = _DEEP if "too many nested" in error.msg else message
         raise SourceError(message, error.lineno or 0, error.offset or 0) from None
     except ValueError as error:  # a null byte, a lone surrogate
         raise SourceError(f"It is not Python 3: {error}.") from None
@@ -54,11 +50,23 @@ def tree(text: str) -> ast.Module:
     return made
 
 
-def _needed(error: SyntaxError) -> str:
-    """The Python whose syntax an error may be of, if it is newer than this one; "" for any other error."""
+def needed(error: SyntaxError, text: str) -> str:
+    """``needs Python 3.12 to be read; this is 3.11``, if an error may be of such syntax; "" for any other error."""
     line = error.text or ""
     found = (version for version, told in _NEWER.items() if version > _RUNS and (told.search(line) or told.search(error.msg)))
-    return next((f"{major}.{minor}" for major, minor in found), "")
+    version = next(found, None)
+    if version is None or ("except" in line and not _is_right_but_for_except(text)):
+        return ""
+    return f"needs Python {version[0]}.{version[1]} to be read; this is {_RUNS[0]}.{_RUNS[1]}"
+
+
+def _is_right_but_for_except(text: str) -> bool:
+    """Whether a source parses with brackets in ``except A, B:``, which Python 2 reads too."""
+    try:
+        ast.parse(re.sub(r"(?m)^(\s*except\*? +)([A-Z][\w.]*(?:, *[A-Z][\w.]*)+) *:", r"\1(\2):", text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def module(text: str) -> cst.Module:

@@ -7,6 +7,7 @@ it; else in the nearest place of the run. A name that a package re-exports leads
 from __future__ import annotations
 
 import ast
+import functools
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,10 +35,10 @@ def survey(found: Iterable[Found]) -> Mapping[str, About]:
         outlined(one.path) for one in found if not (one.error or one.skipped) and one.path.endswith((".py", ".pyw", ".ipynb"))
     ]
     modules = _Modules(files)
-    any_sparse = any(file.sparse for file in files)
+    any_sparse, any_set = any(file.sparse for file in files), any(file.sets for file in files)
     imported: dict[File, list[File]] = {}
     users: dict[File, list[File]] = defaultdict(list)
-    for file in files if any_sparse else ():
+    for file in files if any_sparse or any_set else ():
         imported[file] = list(modules.imported(file))
         for other in imported[file]:
             users[other].append(file)
@@ -48,9 +49,10 @@ def survey(found: Iterable[Found]) -> Mapping[str, About]:
             sparse = _evidence(file, imported, users) if any_sparse else ""
             stars = {module: names for module in file.stars if (names := modules.bound(module, file)) is not None}
             kept = frozenset().union(*(wanted[name] for name in _last_names(file) if name in wanted))
-            own = _own(file)
-            if sparse or stars or kept or own:
-                about[file.given] = About(sparse, stars, kept, own)
+            limits = _limits(file, imported, users) if any_set else {}
+            made = About(sparse, stars, kept, modules.near(file), limits, _own(file))
+            if made != About():
+                about[file.given] = made
     return about
 
 
@@ -92,8 +94,19 @@ def _last_names(file: File) -> tuple[str, ...]:
 
 def _evidence(file: File, imported: Mapping[File, list[File]], users: Mapping[File, list[File]]) -> str:
     """The code that makes gradients sparse in the programs that use a file; another check reads the file itself."""
+    return next((part.sparse for part in _beside(file, imported, users) if part.sparse), "")
+
+
+def _limits(file: File, imported: Mapping[File, list[File]], users: Mapping[File, list[File]]) -> Mapping[str, str]:
+    """The limits that other files of the programs that use a file set by hand."""
+    parts = _beside(file, imported, users)
+    return {keyword: f"`{text}` in {os.path.basename(part.path)}" for part in parts for text, keyword in part.sets}
+
+
+def _beside(file: File, imported: Mapping[File, list[File]], users: Mapping[File, list[File]]) -> Iterator[File]:
+    """The other files of the programs that use a file."""
     programs = [one for one in _all([file], users) if one is file or not one.is_entry]
-    return next((part.sparse for part in _all(programs, imported) if part is not file and part.sparse), "")
+    return (part for part in _all(programs, imported) if part is not file)
 
 
 def _all(first: Sequence[File], following: Mapping[File, list[File]]) -> Iterator[File]:
@@ -183,6 +196,15 @@ class _Modules:
         found = self._there([os.path.join(root, *parts) for root in roots[:_MOST]])
         near = max((len(os.path.commonpath([base, folder])) for base in found), default=0)
         return [base for base in found if len(os.path.commonpath([base, folder])) == near]
+
+    def near(self, file: File) -> frozenset[str]:
+        """The top-level modules of a file's imports that lie beside it, or in a folder around it."""
+        tops = {one.module.partition(".")[0] for one in file.imports}
+        return frozenset(top for top in tops if top and self._is_near(top, os.path.dirname(file.path)))
+
+    @functools.cache  # noqa: B019 - it lives for one survey
+    def _is_near(self, top: str, folder: str) -> bool:
+        return any(self._there([os.path.join(around, top)]) for around in _around(folder))
 
     def _there(self, bases: Iterable[str]) -> Sequence[str]:
         return [base for base in bases if base in self._files or base in self._folders]

@@ -22,6 +22,7 @@ from gradclip.source.files import SETTINGS, Found, harmless
 from gradclip.source.interrupts import raise_lost, signals_wait
 from gradclip.source.model import About, Migrated, Options, Site, SourceError, Verdict
 from gradclip.source.notebook import Notebook
+from gradclip.source.parsing import needed
 from gradclip.source.settings import report_settings
 from gradclip.source.workers import Killed, Unstarted, Workers, waited
 
@@ -201,7 +202,7 @@ def _problem(text: str, flags: int) -> SourceError | None:
         except SyntaxError as error:
             if "too many nested" in error.msg or "too many statically nested" in error.msg:
                 return SourceError("nested too deeply to be read")
-            return SourceError(_explained(error), error.lineno or 0, error.offset or 0)
+            return SourceError(_explained(error, text), error.lineno or 0, error.offset or 0)
         except (RecursionError, MemoryError):
             return SourceError("nested too deeply to be read")
         except ValueError as error:  # lone surrogates
@@ -209,9 +210,11 @@ def _problem(text: str, flags: int) -> SourceError | None:
     return None
 
 
-def _explained(error: SyntaxError) -> str:
+def _explained(error: SyntaxError, text: str) -> str:
     old = ("Missing parentheses in call to", "multiple exception types must be parenthesized")
     message = error.msg.removesuffix(".")
+    if newer := needed(error, text):
+        return newer
     return f"Python 2, not 3: {message}" if message.startswith(old) else f"does not parse: {message}"
 
 

@@ -70,7 +70,7 @@ class Source:
             SourceError: if the source is not Python 3, or its nesting is too deep to parse.
         """
         self.text = text
-        tree = parsing.tree(text)
+        self.tree = tree = parsing.tree(text)  #: Python's own, which is faster to walk
         self.data = text.encode("utf-8")
         self._lines = [0, *(match.end() for match in _NEWLINE.finditer(self.data))]
         if re.search(r"\r(?!\n)", text):
@@ -108,6 +108,14 @@ class Source:
         ordered = self.once((Source.between, kind), lambda: self.all(kind))
         first, last = (bisect.bisect_left(ordered, at, key=self.start) for at in (start, stop))
         return ordered[first:last]
+
+    def at(self, node: ast.expr | ast.stmt) -> cst.CSTNode | None:
+        """LibCST's node of an operation, a call or an assignment of Python's tree; None if its function is hidden."""
+        start = self._lines[node.lineno - 1] + node.col_offset
+        end = self._lines[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+        kinds = (cst.BinaryOperation, cst.Call, cst.AugAssign)
+        nodes = (one for kind in kinds for one in self.between(kind, start, start + 1))
+        return next((one for one in nodes if self.end(one) == end), None)
 
     @functools.cached_property
     def calls(self) -> Mapping[str, Sequence[cst.Call]]:

@@ -228,8 +228,8 @@ def test_a_condition_on_another_limit_makes_none(name: str) -> None:
     source = bounded_by(name, PAIRS[name][2])
     migrated = migrate(source)
     assert migrated.source == source
-    assert [site.code for site in migrated.sites if site.code != "GM113"] == []
-    assert all("this is no clip by norm" in site.reason for site in migrated.sites)
+    assert {site.code for site in migrated.sites} <= {"GM112", "GM113", "GM402"}
+    assert all("this is no clip by norm" in site.reason or "likely" in site.reason for site in migrated.sites)
     assert alarms(source) == []
 
 

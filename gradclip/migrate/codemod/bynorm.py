@@ -18,7 +18,7 @@ from gradclip.source.byhand.norms import ByNorm
 from gradclip.source.byhand.vocabulary import LEAVES
 from gradclip.source.found import Context, Decision, Finding, manual
 from gradclip.source.model import Verdict
-from gradclip.source.source import Edit, last_name
+from gradclip.source.source import Edit, Source, last_name
 
 __all__ = ["rewritten"]
 
@@ -87,7 +87,9 @@ def _call(one: Exactly, found: ByNorm, exact: Exact) -> Decision | None:
         f"It is {whose} clip by {said}, written out.",
         edits=(Edit(*span, line), *left.edits),
         needs=beside_torch(needs, found.context) if returns_norm else needs,
-        assumption="; ".join(filter(None, (_assumed(clip, by_if=returns_norm), _read_twice(one, found.context)))),
+        assumption="; ".join(
+            filter(None, (_assumed(clip, by_if=returns_norm), _read_twice(one, found.context), _dtypes(one, source)))
+        ),
     )
 
 
@@ -127,6 +129,17 @@ def _read_twice(one: Exactly, context: Context) -> str:
     if one.keeps or not isinstance(one.site, (cst.For, cst.If)) or not unknown or listed:
         return ""
     return f"`{one.tensors}` is no iterator: by hand, the norm would use it up, and nothing would be clipped"
+
+
+def _dtypes(one: Exactly, source: Source) -> str:
+    """What a rewrite assumes where the norm may have another dtype than the gradients: by hand, a product has the wider one."""
+    if not one.keeps or not re.search(r"float(32|64)|double\(|\.float\(", _code(source.function(one.site), source)):
+        return ""
+    return "gradients of the norm's dtype: gradclip keeps each gradient's, and by hand bfloat16 times float32 is float32"
+
+
+def _code(function: cst.CSTNode, source: Source) -> str:
+    return source.text if function is source.module else source.code(function)
 
 
 def _is_unknown(value: cst.BaseExpression | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -166,7 +167,9 @@ def _at_top(statement: str, needs: Sequence[Need], source: Source) -> Edit:
     use = min(_number(need.at, source) for need in needs)
     anchors = [need.anchor for need in needs if need.anchor is not None and _number(need.anchor, source) <= use]
     anchor = min(anchors, key=source.start, default=None)
-    first = next((number for number, node in enumerate(body[:use]) if _is_import(node)), use)
+    imports = [number for number, node in enumerate(body[:use]) if _is_import(node)]
+    others = [number for number in imports if _is_of_others(body[number])]
+    first = next(iter(others or imports), use)
     outer = first if anchor is None else _number(anchor, source)
     if anchor is not None and _is_top(anchor, source) and not _is_import(body[outer]):
         return _in_block(statement, anchor, source)  # the line contains another statement
@@ -219,6 +222,15 @@ def _is_import(node: cst.CSTNode) -> bool:
     if not isinstance(node, cst.SimpleStatementLine) or _is_future(node):
         return False
     return all(isinstance(part, (cst.Import, cst.ImportFrom)) for part in node.body)
+
+
+def _is_of_others(node: cst.CSTNode) -> bool:
+    """Whether an import is of a package that is neither Python's own nor given by a relative path."""
+    part = node.body[0] if isinstance(node, cst.SimpleStatementLine) else None
+    if isinstance(part, cst.ImportFrom):
+        return not part.relative and module_of(part).partition(".")[0] not in sys.stdlib_module_names
+    names = [dotted(one.name) or ("",) for one in part.names] if isinstance(part, cst.Import) else []
+    return any(name[0] not in sys.stdlib_module_names for name in names)
 
 
 def _is_future(node: cst.CSTNode) -> bool:

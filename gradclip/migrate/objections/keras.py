@@ -22,8 +22,8 @@ def check(found: ApiCall) -> Finding | None:
     if found.api.framework != "keras" or found.api.kind is not Kind.KEYWORD:
         return None
     keyword = found.api.keyword
-    if by_hand := _set_later(found.context.source, keyword):
-        reason = f"`{by_hand}` sets it too, and an optimizer that clipped() wraps has no {keyword}."
+    if by_hand := _set_later(found.context.source, keyword) or found.context.options.about.limits.get(keyword, ""):
+        reason = f"{by_hand} sets it too, and an optimizer that clipped() wraps has no {keyword}."
         return Finding("GM504", reason, "Change both: set the limit in one place, in the rule of gradclip.clipped.")
     module = next((module for module in _MODULES if found.name.startswith(module)), None)
     given = {*keywords(found.call)}
@@ -47,7 +47,7 @@ def _set_later(source: Source, keyword: str) -> str:
     """The assignment that gives an optimizer the keyword by hand; "" if there is none."""
     targets = (one.target for one in source.any(cst.AssignTarget))
     set_there = (one for one in targets if isinstance(one, cst.Attribute) and one.attr.value == keyword)
-    return next((source.code(one) for one in set_there if last_name(one.value) != "self"), "")
+    return next((f"`{source.code(one)}`" for one in set_there if last_name(one.value) != "self"), "")
 
 
 def assumption(found: ApiCall) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from gradclip.natives import Kind
@@ -40,12 +42,34 @@ def check(found: ApiCall) -> Finding | None:
     used = _used(context)
     for module, (whose, own) in _WRAPPERS.items():
         if any(name == module or name.startswith(module + ".") for name in used):
+            if _is_in_another_branch(found, "fsdp" if "fsdp" in module else module.partition(".")[0]):
+                continue
             if "shards" in whose and (found.clips_by_value or is_left_over(found)):
                 continue  # clipping by value works on each shard alone; or another branch clips the shards
             if "FSDP" in whose and any(name.endswith(".fully_shard") for name in used):
                 own = f"gradclip.clip_grad_norm_, or torch's, on what fully_shard wraps; {own} is FSDP1's"
             return _finding(whose, own, found)
     return _finding(*_WRAPPERS["accelerate.Accelerator"], found) if _is_accelerated(found) else None
+
+
+def _is_in_another_branch(found: ApiCall, word: str) -> bool:
+    """Whether a test for a library has left the call to the others: in its ``else``, or after a branch that returns."""
+    source = found.context.source
+    if any(not holds and _asks_for(test, word, source) for test, holds in source.tests(found.call)):
+        return True
+    here, start = source.function(found.call), source.start(found.call)
+    for one in source.any(cst.If):
+        if _asks_for(one.test, word, source) and source.function(one) is here and source.end(one.body) <= start:
+            last = one.body.body[-1] if isinstance(one.body, cst.IndentedBlock) else None
+            if isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], (cst.Return, cst.Raise, cst.Continue)):
+                return True
+    return False
+
+
+def _asks_for(test: cst.BaseExpression, word: str, source: Source) -> bool:
+    """Whether a test holds for a library: it names it, and denies nothing."""
+    shown = source.code(test).lower()
+    return word in shown and re.search(r"\bnot\b|!=", shown) is None
 
 
 @once

@@ -11,7 +11,7 @@ from gradclip.natives import BY_CODE
 from gradclip.source.byhand.algebra import Clip, Form, leaves, names, text
 from gradclip.source.byhand.forms import Forms, epsilon
 from gradclip.source.found import Context, Finding
-from gradclip.source.source import last_name
+from gradclip.source.source import last_name, target_names
 
 __all__ = ["advice"]
 
@@ -47,6 +47,9 @@ def advice(node: cst.BaseExpression, clip: Clip, forms: Forms, context: Context)
         rule = f"gradclip.dialects.torch.clip_grad_norm({limit})"
         what = f"gradclip.clip_grads_with_norm_(params, {limit}, {shown})"
         what = f"Write: {f'gradclip.scale_by_norm(grads, {rule}, {shown}).grads' if arrays else what}."
+    elif _is_of_one(norm, node, context):
+        reason = "Each gradient is clipped by its own norm, written out."
+        what = f"The rule is gradclip.dialects.paddle.clip_grad_by_norm({limit}): pass it to gradclip.clip or gradclip.clip_."
     else:
         eps = epsilon(node, context)
         dialect = "torch.clip_grad_norm" if eps else "paddle.clip_grad_by_global_norm"
@@ -54,6 +57,17 @@ def advice(node: cst.BaseExpression, clip: Clip, forms: Forms, context: Context)
         what = f"For one norm over all gradients the rule is {made}: pass it to gradclip.clip or gradclip.clip_."
         what += "" if eps in ("", "1e-06") else f" Its epsilon is 1e-6, not {eps}."
     return Finding("GM402", reason, what)
+
+
+def _is_of_one(norm: Form, node: cst.BaseExpression, context: Context) -> bool:
+    """Whether a loop takes the norm of one gradient in each pass, and scales it in the same pass."""
+    source, tensor = context.source, norm.node
+    if not isinstance(tensor, cst.BaseExpression):
+        return False
+    shared = {*source.inside(node)}
+    loops = [one for one in source.inside(tensor) if isinstance(one, cst.For) and one in shared]
+    used = {name.value for name in source.between(cst.Name, *source.outer_span(tensor))}
+    return any(not used.isdisjoint(target_names(one.target)) for one in loops)
 
 
 def _is_reduced(norm: Form, node: cst.BaseExpression, forms: Forms, context: Context) -> bool:

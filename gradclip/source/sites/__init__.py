@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
@@ -14,7 +15,7 @@ import libcst as cst
 from gradclip.core.errors import more
 from gradclip.natives import BY_NAME, Kind
 from gradclip.source.bind import keyword
-from gradclip.source.byhand import clamps, norms
+from gradclip.source.byhand import clamps, likely, norms
 from gradclip.source.codes import wanted
 from gradclip.source.flow import Flow
 from gradclip.source.found import ApiCall, Context, Decision, manual
@@ -36,6 +37,7 @@ _WORDS = (
     *("clip", "clamp", "_norm", "norm(", "/ norm", "/norm", "/ (norm", "/(norm", "minimum"),
     *(".mul_(", "agc(", "optax", "dpsgd", "differentially_private"),
 )
+_DERIVED = re.compile(r"\bd[WUV]\w* *[*/]=")  #: ``dW *= k``
 _BOM = "\ufeff"
 
 
@@ -67,7 +69,8 @@ def read(source: str, options: Options, do: Callable[[Context], Migrated]) -> Mi
         SourceError: if the source is not Python 3.
     """
     lower = source.lower()
-    if not any(word in lower for word in _WORDS) and not ("grad" in lower and ("sqrt" in lower or "** 0.5" in lower)):
+    by_hand = ("sqrt" in lower or "** 0.5" in lower) and ("grad" in lower or _DERIVED.search(source))
+    if not any(word in lower for word in _WORDS) and not by_hand:
         return Migrated(source)
     mark = _BOM if source.startswith(_BOM) else ""
     collects = gc.isenabled()
@@ -106,6 +109,7 @@ def decided(
     for found in _found(context):
         decisions = [found] if isinstance(found, Decision) else decide(found)
         mistakes += [one for one in decisions if one.node not in named]
+    mistakes += likely.named(context, mistakes)
     chosen = [one for one in mistakes if wanted(context.options, one.code, *([one.api.code] if one.api is not None else ()))]
     kept = _outermost(chosen, context.source)
     return sorted(kept, key=lambda one: context.source.start(one.node))

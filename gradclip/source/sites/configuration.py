@@ -14,12 +14,12 @@ from gradclip.source.settings import KEYS, own_setting
 from gradclip.source.source import last_name, words
 from gradclip.source.traps.limits import clips_nothing
 
-__all__ = ["CLIP_KEYWORDS", "argument", "attribute", "clips_keras", "entry"]
+__all__ = ["CLIP_KEYWORDS", "KERAS", "argument", "attribute", "clips_keras", "entry"]
 
 _NESTED = frozenset({"grad_clip", "clip_grad", "grad_clip_cfg"})  #: the value is a dictionary of settings, or unrelated
 _CONFIGURATION = re.compile(r"(^|_)(config|cfg|hparams|hps|hp|conf|opts?|args)$|^(optim_wrapper|optimizer_config)$")
 _OWN = re.compile(r"max_grad_norm|grad(ient)?_clip(_norm|ping|_val(ue)?)?|clip_grad(_norm)?|grad_norm_clip|clip_update_norm")
-_CLIPS = {native.keyword: native for native in NATIVES if native.framework == "keras"}
+KERAS = {native.keyword: native for native in NATIVES if native.framework == "keras"}
 _TRAINERS = re.compile(r"(Trainer|Arguments|Config|PPO\w*|A2C|TRPO|Learner|Args|DeepSpeed\w*)$")
 _AGENTS = re.compile(r"(PPO\w*|A2C|TRPO)$")  #: names that many projects use, not only the libraries in the next line
 _OF_AGENTS = frozenset({"ray", "sb3_contrib", "stable_baselines", "stable_baselines3", "tianshou", "trl"})
@@ -37,6 +37,7 @@ _OF_LIBRARIES = {
         ),
     ),
 }
+_OF_TRAINERS = frozenset().union(*(libraries for libraries, _ in _OF_LIBRARIES.values()))
 CLIP_KEYWORDS = frozenset(api.keyword for api in NATIVES if api.kind is Kind.KEYWORD)
 _OPACUS = re.compile(r"make_private\w*|PrivacyEngine")
 
@@ -66,8 +67,29 @@ def argument(node: cst.Arg, context: Context) -> Iterator[Decision]:
         yield manual(node, Finding("GM505", reason, "Keep it: a clip in another place would read the gradients once more."))
     elif key == "max_grad_norm" and (not _TRAINERS.search(name) or _is_own_agent(call, context)):
         yield unchanged(node, "GM207", f"`{key}` goes to `{context.source.code(call.func)}`, which is the project's own.")
+    elif key == "gradient_clipping" and "tf_agents" in context.resolver.modules and name != "dict":
+        yield manual(
+            node, Finding("GM505", "TF-Agents' agent clips its gradients, by this value.", "Keep it: its loss makes them.")
+        )
     elif name == "dict" or key != "gradient_clipping" or _TRAINERS.search(name):
-        yield _manual(node, key)
+        own = _is_own(call, context)
+        yield unchanged(node, "GM207", own_setting(key)) if own else _manual(node, key)
+
+
+def _is_own(call: cst.Call, context: Context) -> bool:
+    """Whether a class is the project's: this source defines it, or a relative import binds it."""
+    names = context.resolver.names(call.func)
+    defined = {one.name.value for one in context.source.any(cst.ClassDef)} if names.local else ()
+    own = names.local and last_name(call.func) in defined and not _inherits(last_name(call.func), context)
+    tops = {name.partition(".")[0] for name in names.qualified}  # "" of a relative import
+    return own or (bool(tops) and tops <= (context.options.about.modules | {""}) - _OF_TRAINERS)
+
+
+def _inherits(name: str, context: Context) -> bool:
+    """Whether a class of the source extends one that it imports from elsewhere: ``class Arguments(TrainingArguments)``."""
+    classes = [one for one in context.source.any(cst.ClassDef) if one.name.value == name]
+    bases = [context.resolver.names(base.value) for one in classes for base in one.bases]
+    return any(one.qualified and not all(n.startswith((".", "builtins.")) for n in one.qualified) for one in bases)
 
 
 def _is_own_agent(call: cst.Call, context: Context) -> bool:
@@ -90,8 +112,8 @@ def entry(node: cst.DictElement, context: Context) -> Iterator[Decision]:
         yield manual(
             node, Finding("GM505", "MXNet's optimizer clamps each element by it.", "Keep it: gradclip does not support MXNet.")
         )
-    elif key in _CLIPS:
-        yield manual(node, clips_nothing(_CLIPS[key], node.value, context) or clips_keras(key))
+    elif key in KERAS:
+        yield manual(node, clips_nothing(KERAS[key], node.value, context) or clips_keras(key))
 
 
 def clips_keras(key: str) -> Finding:
@@ -134,7 +156,7 @@ def attribute(node: cst.Attribute, context: Context) -> Iterator[Decision]:
     if literal(value) is None:
         yield unchanged(node, "GM003", f"`{written} = None` is off.")
     elif key in CLIP_KEYWORDS:
-        off = clips_nothing(_CLIPS[key], value, context) if key in _CLIPS else None
+        off = clips_nothing(KERAS[key], value, context) if key in KERAS else None
         reason = f"`{written}` makes an optimizer of Keras clip."
         yield manual(node, off or Finding("GM504", reason, "Leave it out, and write: gradclip.clipped(optimizer, rule)."))
     elif _is_settings(value, context):

@@ -12,7 +12,8 @@ from gradclip.natives.targets import OWN_NAMES, targets
 from gradclip.source.bind import keyword
 from gradclip.source.found import Context, Decision, Finding, family, manual, unchanged
 from gradclip.source.resolve import Resolver
-from gradclip.source.sites.configuration import CLIP_KEYWORDS, clips_keras
+from gradclip.source.settings import own_setting
+from gradclip.source.sites.configuration import CLIP_KEYWORDS, KERAS, clips_keras
 from gradclip.source.source import Source, last_name, once, root, words
 
 __all__ = ["FUNCTIONS", "METHODS", "call", "replaced", "replacements", "text", "value"]
@@ -143,7 +144,7 @@ def _keyword(node: cst.Call, context: Context) -> Iterator[Decision]:
     elif names.unbound:
         yield manual(node, _from_nowhere(written, context))
     elif names.single == "builtins.dict":
-        yield manual(node, clips_keras(given))
+        yield manual(node, clips_keras(given)) if given in KERAS else unchanged(node, "GM207", own_setting(given))
     else:
         yield manual(node, Finding("GM211", f"`{written}` takes `{given}`, but it is not in gradclip's table."))
 

@@ -1,0 +1,316 @@
+"""What the expressions of a source probably are (``facts``), by the names, the values and the calls in them."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Sequence
+
+from gradclip.source.byhand import vocabulary
+from gradclip.source.byhand.facts import NOTHING, Fact, Value, by_name, either, measured, power, product, quotient, root, summed
+from gradclip.source.source import words
+
+__all__ = ["Guesses", "Place"]
+
+Place = ast.expr | ast.AugAssign
+
+_SUMS = vocabulary.SUMS | vocabulary.REDUCES | words("mean reduce_mean tree_sum tree_reduce")
+_SAME = (
+    vocabulary.CASTS
+    | vocabulary.LEAVES
+    | vocabulary.FLAT
+    | vocabulary.JOINS
+    | words(
+        "abs type_as type half double cuda data get_value asscalar zip enumerate reversed filter items full full_like "
+        "broadcast_to pop get sorted chain from_iterable mean_ detach_ to_local contiguous identity stop_gradient ravel_pytree"
+    )
+)
+_PARTS = words("data T values grads real grad_data value")
+_TWO = ast.Constant(2)
+_KINDS = {
+    "square": words("square"),
+    "root": words("sqrt"),
+    "inverse root": words("rsqrt"),
+    "inverse": words("reciprocal"),
+    "power": words("pow power"),
+    "dot": vocabulary.DOTS,
+    "sum": _SUMS,
+    "addition": words("add"),
+    "product": words("mul multiply scale scal rescale _foreach_mul scalar_mul multi_tensor_scale multi_tensor_applier einsum"),
+    "quotient": words("div divide true_divide truediv div_no_nan _foreach_div"),
+    "extreme": words("clip clamp min max minimum maximum clip_by_value clamp_min clamp_max"),
+    "choice": vocabulary.CHOICES | words("switch cond choose ifelse"),
+    "comparison": vocabulary.COMPARES.keys(),
+    "store": words("set_value assign copy fill"),
+    "same": _SAME,
+}
+_KIND = {name: kind for kind, names in reversed(_KINDS.items()) for name in names}
+_TINY = re.compile(r"(?i).*(eps|tiny|delta|smallest)\w*")
+
+
+class Guesses:
+    """The facts of one function or class, and the divisions that make coefficients of gradients there."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Value] = {}  #: of names and attributes
+        self._given: dict[str, dict[int, Value]] = {}  #: what the unit's functions get, by position
+        self._returned: dict[str, Value] = {}
+        self._functions: list[str] = []  #: the names of the functions around the current place
+        self._compared: dict[str, set[object]] = {}  #: function -> numbers that it compares norms with; None: another
+        self._found: dict[Place, bool] = {}  #: division -> whether something bounds it
+
+    @property
+    def _here(self) -> str:
+        return self._functions[-1] if self._functions else ""
+
+    def _bind(self, targets: Sequence[ast.expr], value: Value, given: ast.expr) -> None:
+        for target in targets:
+            if isinstance(target, (ast.Tuple, ast.List)):
+                same = isinstance(given, (ast.Tuple, ast.List)) and len(given.elts) == len(target.elts)
+                for number, part in enumerate(target.elts):
+                    one = given.elts[number] if same and isinstance(given, (ast.Tuple, ast.List)) else None
+                    self._bind([part], self._of(one) if one is not None else self._part(part, value), one or given)
+            elif (key := _key(target)) and (value.facts or key in self._values):
+                self._values[key] = value
+
+    @staticmethod
+    def _part(target: ast.expr, value: Value) -> Value:
+        """A part of a value with several: a gradient only where its name says so, or says nothing else."""
+        return NOTHING if value.has(Fact.GRADIENT) and _last(target) in ("p", "v", "var", "param", "name", "i", "w") else value
+
+    # ---- what is found -----------------------------------------------------------------------------------------------------
+
+    def _reached(self, made: Value) -> None:
+        """Note a coefficient that reaches a product with gradients, and whether something bounds it."""
+        division = made.division
+        if not made.has(Fact.GRADIENTS) or division is None:
+            return
+        limits = {one for function in self._functions or [""] for one in self._compared.get(function, ())}
+        over = division.left if isinstance(division, ast.BinOp) else None
+        if isinstance(over, ast.Constant) and None not in limits:
+            limits &= {1, over.value}  # `1 / norm` where the norm is over 5 is no clip
+        self._found[division] = self._found.get(division, False) or made.has(Fact.BOUNDED) or bool(limits)
+
+    def _multiplied(self, one: Value, other: Value) -> None:
+        for gradient, scale in ((one, other), (other, one)):
+            if gradient.has(Fact.GRADIENT) and scale.has(Fact.COEFFICIENT):
+                self._reached(scale)
+
+    def _divided(self, one: Value, other: Value, division: Place) -> None:
+        if one.has(Fact.GRADIENT) and other.has(Fact.NORM | Fact.DIVISOR):
+            self._reached(Value(other.facts, other.division or division))
+
+    # ---- expressions -------------------------------------------------------------------------------------------------------
+
+    def _of(self, node: ast.expr | None) -> Value:
+        match node:
+            case ast.Name() | ast.Attribute() | ast.Subscript():
+                return self._stored(node)
+            case ast.BinOp():
+                return self._operation(node)
+            case ast.Call():
+                return self._call(node)
+            case ast.Compare():
+                return self._comparison(node)
+            case ast.IfExp():
+                test = self._of(node.test)
+                made = either((self._of(node.body), self._of(node.orelse)))
+                return made.with_(Fact.BOUNDED) if test.has(Fact.TEST) else made
+            case ast.BoolOp():
+                return either([*map(self._of, node.values)])
+            case ast.UnaryOp():
+                made = self._of(node.operand)
+                return made if isinstance(node.op, ast.USub) else made.only(Fact.TEST)
+            case ast.List() | ast.Tuple() | ast.Set():
+                return either([*map(self._of, node.elts)])
+            case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
+                for one in node.generators:
+                    self._bind([one.target], self._of(one.iter), one.iter)
+                return self._of(node.value if isinstance(node, ast.DictComp) else node.elt)
+            case ast.NamedExpr():
+                made = self._of(node.value)
+                self._bind([node.target], made, node.value)
+                return made
+            case ast.Lambda():
+                return self._of(node.body)
+            case ast.Starred():
+                return self._of(node.value)
+        return NOTHING
+
+    def _stored(self, node: ast.Name | ast.Attribute | ast.Subscript) -> Value:
+        key = _key(node)
+        if key in self._values:
+            return self._values[key]
+        if isinstance(node, ast.Name):
+            return by_name(node.id)
+        if isinstance(node, ast.Subscript):
+            return self._of(node.value)
+        if node.attr in _PARTS:
+            return either((self._of(node.value), by_name(node.attr)))
+        return by_name(node.attr)
+
+    def _operation(self, node: ast.BinOp) -> Value:
+        left, right = self._of(node.left), self._of(node.right)
+        if isinstance(node.op, ast.Mult):
+            if _key(node.left) and _key(node.left) == _key(node.right):
+                return power(left, _TWO, node)
+            self._multiplied(left, right)
+            return product(left, right)
+        if isinstance(node.op, ast.Div):
+            self._divided(left, right, node)
+            return quotient(left, right, node)
+        if isinstance(node.op, ast.Pow):
+            return power(left, node.right, node)
+        if isinstance(node.op, ast.Add):
+            return either((left, right))
+        return left.only(Fact.GRADIENT) if isinstance(node.op, ast.Sub) else NOTHING
+
+    def _comparison(self, node: ast.Compare) -> Value:
+        sides = [node.left, *node.comparators]
+        values = [*map(self._of, sides)]
+        ordered = any(isinstance(one, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for one in node.ops)
+        return self._test(sides, values) if ordered else NOTHING
+
+    def _test(self, sides: Sequence[ast.expr], values: Sequence[Value]) -> Value:
+        known = [one.has(Fact.MEASURED | Fact.SCALES) for one in values]
+        others = [side for side, told in zip(sides, known, strict=True) if not told]
+        if not any(known) or not others or all(_is_tiny(one) for one in others):
+            return NOTHING
+        numbers = {one.value if isinstance(one, ast.Constant) else None for one in others if not _is_tiny(one)}
+        self._compared.setdefault(self._here, set()).update(numbers)
+        return Value(Fact.TEST)
+
+    # ---- calls -------------------------------------------------------------------------------------------------------------
+
+    def _call(self, node: ast.Call) -> Value:
+        name = _last(node.func)
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        of_owner = self._of(owner) if owner is not None else NOTHING
+        given = [*node.args, *(one.value for one in node.keywords)]
+        if "map" in name and len(node.args) > 1:
+            return self._mapped(node.args)
+        sides = [owner, *given] if owner is not None and of_owner.facts else given
+        values = [self._of(one) for one in sides]
+        if (made := self._known(name, node, sides, values)) is not None:
+            return made
+        if isinstance(node.func, ast.Name) or (isinstance(owner, ast.Name) and owner.id == "self"):
+            passed = self._given.setdefault(name, {})
+            for number, one in enumerate(values, start=owner is not None):
+                if one.facts:
+                    passed[number] = either((passed.get(number, NOTHING), one))
+            made = self._returned.get(name, NOTHING)
+            if made.facts:
+                of_gradients = any(one.has(Fact.GRADIENT) for one in values)
+                return made.with_(Fact.GRADIENTS) if of_gradients and not made.has(Fact.GRADIENT) else made
+        return measured(name, either(values))
+
+    def _known(self, name: str, node: ast.Call, sides: Sequence[ast.expr], values: Sequence[Value]) -> Value | None:
+        """The value of a call of arithmetic; None for another call."""
+        kind = _KIND.get(name) or _KIND.get(name.rstrip("_"))
+        if kind is None or not sides:
+            return None
+        first, rest = values[0], either(values[1:])
+        match kind:
+            case "square":
+                return power(first, _TWO, node)
+            case "root":
+                return root(first)
+            case "inverse root":
+                return quotient(NOTHING, root(first), node)
+            case "power" if len(sides) > 1:
+                return power(first, sides[1], node)
+            case "dot":
+                return summed(power(first, _TWO, node))
+            case "sum":
+                return summed(either(values))
+            case "product":
+                for one, other in itertools.combinations(values, 2):
+                    self._multiplied(one, other)
+                return product(first, rest)
+            case "quotient" | "inverse":
+                one, other = (NOTHING, first) if kind == "inverse" else (first, rest)
+                self._divided(one, other, node)
+                return quotient(one, other, node)
+            case "extreme":
+                return self._extreme(name, node, sides, values)
+            case "choice" if len(sides) > 2:
+                return rest.with_(Fact.BOUNDED) if first.has(Fact.TEST) else rest
+            case "comparison" if len(sides) > 1:
+                return self._test(sides, values)
+            case "same":
+                return either(values)
+        return self._written(kind, name, node, values)
+
+    def _written(self, kind: str, name: str, node: ast.Call, values: Sequence[Value]) -> Value | None:
+        """The value of a call that writes to its object or its first argument; None for another call."""
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if kind == "addition":
+            made = either(values)
+            if name == "add_" and owner is not None:
+                self._bind([owner], made, owner)
+            return made
+        if kind != "store":
+            return None
+        target = node.args[0] if len(node.args) > 1 else owner  # `K.set_value(x, made)`, `x.set_value(made)`
+        made = values[-1]
+        if target is not None:
+            self._bind([target], made, node.args[-1] if node.args else target)
+        if made.has(Fact.SCALES) and not made.has(Fact.NORM) and not name.endswith("_"):
+            self._reached(made)
+        return NOTHING
+
+    def _extreme(self, name: str, node: ast.Call, sides: Sequence[ast.expr], values: Sequence[Value]) -> Value:
+        """A minimum, a maximum or a clamp: bounded, if one of its sides is a limit; a maximum with something small is none."""
+        scale = either(one for one in values if one.has(Fact.MEASURED | Fact.SCALES))
+        limits = [side for side, one in zip(sides, values, strict=True) if not one.has(Fact.MEASURED | Fact.SCALES)]
+        limits = [side for side in limits if not _is_tiny(side)]
+        if not scale.facts or not limits:
+            return either(values)
+        told = {one.arg for one in node.keywords}
+        lower = (
+            "max" in name.removeprefix("clamp_max") or name.startswith("clamp_min") or told & {"min", "a_min"} == told != set()
+        )
+        if scale.has(Fact.MEASURED) and not scale.has(Fact.SCALES) and not lower:
+            return Value(Fact.CAPPED | scale.facts & Fact.GRADIENTS)
+        return scale.with_(Fact.BOUNDED)
+
+    def _mapped(self, given: Sequence[ast.expr]) -> Value:
+        """What a function makes of the items of lists or trees."""
+        function, *lists = given
+        values = [*map(self._of, lists)]
+        if isinstance(function, ast.Lambda):
+            for parameter, one in zip(function.args.args, values, strict=False):
+                self._values[parameter.arg] = one
+            return self._of(function.body)
+        name = _last(function)
+        self._given.setdefault(name, {}).update({number: one for number, one in enumerate(values) if one.facts})
+        return self._returned.get(name) or measured(name, either(values))
+
+
+def _key(node: ast.expr) -> str:
+    """The name of what a value is stored in: ``x``, ``self.x``, ``x['a']``; "" for any other expression."""
+    if isinstance(node, ast.Name):
+        return node.id
+    inner = _key(node.value) if isinstance(node, (ast.Attribute, ast.Subscript)) else ""
+    if not inner:
+        return ""
+    if isinstance(node, ast.Attribute):
+        return f"{inner}.{node.attr}"
+    index = node.slice if isinstance(node, ast.Subscript) else None
+    return f"{inner}[{index.value!r}]." if isinstance(index, ast.Constant) and isinstance(index.value, str) else ""
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_tiny(node: ast.expr) -> bool:
+    """Whether it is 0, an epsilon, or no limit at all."""
+    if isinstance(node, ast.Constant):
+        return not isinstance(node.value, (int, float)) or abs(node.value) <= 1e-3
+    if isinstance(node, ast.UnaryOp):
+        return _is_tiny(node.operand)
+    if isinstance(node, ast.Call):
+        return all(map(_is_tiny, node.args))
+    return _TINY.fullmatch(_last(node)) is not None
