@@ -19,7 +19,7 @@ _TELLING = re.compile(
     rb"|import [^\n]*(torch|tensorflow|paddle|keras|optax|jax|numpy)|from +(torch|tensorflow|paddle|keras|optax|jax)"
     rb"|fit_generator|Convolution2D|np_utils|nb_epoch|contrib|fluid|tf\.(train|Session)"
     rb"|placeholder|get_variable|tie_|weight *="
-    rb"|optim|[sS]caler|strategy|no_sync|Trainer|TrainingArguments"
+    rb"|\bd[WUV]\w* *[*/]=|optim|[sS]caler|strategy|no_sync|Trainer|TrainingArguments"
 )
 _SHORT = 3  # lines: hiding a shorter body saves too little
 Function = ast.FunctionDef | ast.AsyncFunctionDef

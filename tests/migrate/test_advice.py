@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from migrate.codemods import migrate, rewritten
 
-from gradclip.source.model import SourceError
+from gradclip.migrate.codemod import migrate_source
+from gradclip.source.files import Found
+from gradclip.source.model import Options, SourceError, Verdict
 from gradclip.source.notebook import Notebook
+from gradclip.source.project import survey
+from gradclip.source.runner import Request, migrate_file
 
 SCALE = "    c = max_norm / (total_norm + 1e-6)\n    if c < 1:\n        for p in params:\n            p.grad.mul_(c)\n"
 #: a norm of gradients that is another by the time it divides
@@ -70,6 +76,49 @@ def test_a_limit_that_a_callback_sets_keeps_the_keyword(target: str) -> None:
     assert rewritten(migrate(keras.replace("TARGET", "opt.clipvalue"))) == ["GK301"]
 
 
+@pytest.mark.parametrize("imports", [True, False])
+def test_a_limit_that_another_file_of_the_program_sets_keeps_the_keyword(imports: bool, tmp_path: Path) -> None:
+    train, other = tmp_path / "train.py", tmp_path / "callbacks.py"
+    train.write_text("import keras\nfrom callbacks import Change\n" + "made = keras.optimizers.SGD(0.1, clipnorm=5.0)\n")
+    other.write_text("def change(model):\n    model.optimizer.clipnorm = 1.0\n")
+    if not imports:
+        train.write_text(train.read_text().replace("from callbacks", "from elsewhere"))
+    about = survey([Found(str(one)) for one in (train, other)])
+    request = Request(Options(), about=about)
+    [place] = migrate_file(str(train), request, migrate_source).places
+    assert (place.site.outcome is Verdict.REWRITTEN) is not imports
+    assert ("`model.optimizer.clipnorm` in callbacks.py sets it too" in place.site.reason) is imports
+
+
+def test_an_import_goes_among_those_of_other_packages() -> None:
+    source = "import math\nimport os\n\nimport numpy as np\nimport scipy\n\nfrom .mine import x\n\n\ndef clip(grad, c):\n"
+    source += "    n = math.sqrt(np.sum(np.square(grad)))\n    return grad * c / max(n, c)\n"
+    assert "import os\n\nimport gradclip\nimport numpy as np\nimport scipy\n" in migrate(source).source
+
+
+@pytest.mark.parametrize("dtype", [".astype(np.float32)", ""])
+def test_a_product_of_two_dtypes_gets_a_line(dtype: str) -> None:
+    source = f"import numpy as np\n\n\ndef clip(grad, c):\n    n = np.linalg.norm(grad{dtype})\n"
+    [site] = migrate(source + "    return grad * c / np.maximum(n, c)\n").sites
+    assert site.outcome is Verdict.REWRITTEN
+    assert ("keeps each gradient's" in site.assumption) is bool(dtype)
+
+
+def test_a_norm_of_each_parameter_is_called_so() -> None:
+    source = "import torch\n\n\ndef clip(params, limits):\n    for p, c in zip(params, limits):\n        n = p.grad.norm()\n"
+    [site] = migrate(source + "        if n > c:\n            p.grad.mul_(c / n)\n").sites
+    assert (site.code, site.outcome) == ("GM402", Verdict.MANUAL)
+    assert site.reason == "Each gradient is clipped by its own norm, written out."
+    assert "gradclip.dialects.paddle.clip_grad_by_norm(c)" in site.advice
+
+
+def test_what_scales_gradients_without_a_bound_has_its_reason() -> None:
+    source = "import torch\n\n\ndef unit(params):\n    for p in params:\n        n = p.grad.norm()\n        if n > 0:\n"
+    [site] = migrate(source + "            p.grad.mul_(1 / n)\n").sites
+    assert (site.code, site.outcome) == ("GM112", Verdict.UNCHANGED)
+    assert "nothing bounds it by its own limit" in site.reason
+
+
 @pytest.mark.parametrize(
     "cell",
     [
@@ -102,19 +151,33 @@ def test_an_import_goes_below_a_future_import_in_its_cell() -> None:
         ("type X = int\n", (3, 12)),
         ("def f[T](x: T) -> T: ...\n", (3, 12)),
         ("class A[T]: ...\n", (3, 12)),
+        ("def f[T = int](x: T) -> T: ...\n", (3, 13)),
+        ("x = t'{1}'\n", (3, 14)),
+        ("try:\n    f()\nexcept ValueError, TypeError:\n    pass\n", (3, 14)),
     ],
 )
-def test_syntax_of_a_newer_python_is_called_so(source: str, needs: tuple[int, int]) -> None:
+def test_syntax_of_a_newer_python_is_called_so(source: str, needs: tuple[int, int], tmp_path: Path) -> None:
     clip = f"import torch\ntorch.nn.utils.clip_grad_norm_(p, 1.0)\n{source}"
     if sys.version_info[:2] >= needs:
         migrate(clip)
         return
-    with pytest.raises(SourceError, match=rf"It needs Python {needs[0]}\.{needs[1]} to be read; this is 3\.\d+\."):
+    said = rf"needs Python {needs[0]}\.{needs[1]} to be read; this is 3\.\d+"
+    with pytest.raises(SourceError, match=f"It {said}\\."):
         migrate(clip)
+    (tmp_path / "x.py").write_text(clip)
+    assert re.fullmatch(said, migrate_file(str(tmp_path / "x.py"), Request(Options()), migrate_source).error)
 
 
 @pytest.mark.parametrize(
-    "source", ["def f(:\n    pass\n", "class A[\n", "x = = 1\n", "print 'clip'\n", "try:\n    f()\nexcept E, e:\n    pass\n"]
+    "source",
+    [
+        "def f(:\n    pass\n",
+        "class A[\n",
+        "x = = 1\n",
+        "print 'clip'\n",
+        "try:\n    f()\nexcept E, e:\n    pass\n",
+        "try:\n    f()\nexcept E, F:\n    print 1\n",
+    ],
 )
 def test_what_no_python_reads_is_not_called_newer(source: str) -> None:
     with pytest.raises(SourceError, match="It is not Python 3"):

@@ -230,7 +230,7 @@ def _is_of_others(node: cst.CSTNode) -> bool:
     if isinstance(part, cst.ImportFrom):
         return not part.relative and module_of(part).partition(".")[0] not in sys.stdlib_module_names
     names = [dotted(one.name) or ("",) for one in part.names] if isinstance(part, cst.Import) else []
-    return any(name[0] not in sys.stdlib_module_names for name in names)
+    return not {name[0] for name in names} <= sys.stdlib_module_names
 
 
 def _is_future(node: cst.CSTNode) -> bool:

@@ -72,7 +72,8 @@ class Guesses:
                     one = given.elts[number] if same and isinstance(given, (ast.Tuple, ast.List)) else None
                     self._bind([part], self._of(one) if one is not None else self._part(part, value), one or given)
             elif (key := _key(target)) and (value.facts or key in self._values):
-                self._values[key] = value
+                told = by_name(_last(target)).facts & Fact.GRADIENTS if value.has(Fact.MEASURED) else 0
+                self._values[key] = value.with_(told)
 
     @staticmethod
     def _part(target: ast.expr, value: Value) -> Value:
@@ -179,6 +180,9 @@ class Guesses:
             return NOTHING
         numbers = {one.value if isinstance(one, ast.Constant) else None for one in others if not _is_tiny(one)}
         self._compared.setdefault(self._here, set()).update(numbers)
+        for side, one in zip(sides, values, strict=True):
+            if one.facts and "." in _key(side) and not numbers.isdisjoint({None, 1}):
+                self._values[_key(side)] = one.with_(Fact.BOUNDED)  # an attribute: another method may scale by it
         return Value(Fact.TEST)
 
     # ---- calls -------------------------------------------------------------------------------------------------------------

@@ -67,13 +67,18 @@ def argument(node: cst.Arg, context: Context) -> Iterator[Decision]:
         yield manual(node, Finding("GM505", reason, "Keep it: a clip in another place would read the gradients once more."))
     elif key == "max_grad_norm" and (not _TRAINERS.search(name) or _is_own_agent(call, context)):
         yield unchanged(node, "GM207", f"`{key}` goes to `{context.source.code(call.func)}`, which is the project's own.")
-    elif key == "gradient_clipping" and "tf_agents" in context.resolver.modules and name != "dict":
+    elif key == "gradient_clipping" and _is_of_tf_agents(call, context):
         yield manual(
             node, Finding("GM505", "TF-Agents' agent clips its gradients, by this value.", "Keep it: its loss makes them.")
         )
     elif name == "dict" or key != "gradient_clipping" or _TRAINERS.search(name):
         own = _is_own(call, context)
         yield unchanged(node, "GM207", own_setting(key)) if own else _manual(node, key)
+
+
+def _is_of_tf_agents(call: cst.Call, context: Context) -> bool:
+    qualified = context.resolver.names(call.func).qualified
+    return last_name(call.func).endswith("Agent") and any(name.startswith("tf_agents.") for name in qualified)
 
 
 def _is_own(call: cst.Call, context: Context) -> bool:
