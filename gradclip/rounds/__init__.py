@@ -1,0 +1,34 @@
+"""One training step: its events, rounds of them, and the mistakes that they show. Nothing here knows a framework.
+
+A *round* is what happens to the gradients of one optimizer between two of its steps, in order, on one way through the
+program. ``gradclip.source.reading`` gets rounds from a source, ``gradclip.doctor`` from a run. ``table`` has a record for
+each mistake, ``rules`` a rule of some ten lines. A rule fires on what is known; what is unknown is no alarm.
+"""
+
+from gradclip.rounds.events import Backward, Clip, Condition, Event, Measure, Reduce, Step, Unscale, Write, Zero
+from gradclip.rounds.params import UNKNOWN, Params
+from gradclip.rounds.round import Round, rounds
+from gradclip.rounds.rules import RULES, Found, found
+from gradclip.rounds.table import MISTAKES, Mistake
+
+__all__ = [
+    "MISTAKES",
+    "RULES",
+    "UNKNOWN",
+    "Backward",
+    "Clip",
+    "Condition",
+    "Event",
+    "Found",
+    "Measure",
+    "Mistake",
+    "Params",
+    "Reduce",
+    "Round",
+    "Step",
+    "Unscale",
+    "Write",
+    "Zero",
+    "found",
+    "rounds",
+]

@@ -1,0 +1,90 @@
+"""What happens to gradients between a backward pass and a step, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from gradclip.rounds.params import UNKNOWN, Params
+
+__all__ = ["Backward", "Clip", "Condition", "Event", "Measure", "Reduce", "Step", "Unscale", "Write", "Zero"]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A test that an event needs: on one way through the program it has one value."""
+
+    key: Hashable  #: equal tests have equal keys
+    holds: bool = True
+    kind: str = ""  #: "every" (true in every k-th pass), "finite", "process" (differs between processes); "": anything else
+    text: str = ""  #: as it is shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to gradients, or that a program does to them."""
+
+    where: Hashable = None  #: the place in the program
+    text: str = ""  #: as it is shown: "`loss.backward()`"
+    params: Params = UNKNOWN
+    tests: frozenset[Condition] = field(default_factory=frozenset)  #: those that it needs; a run needs none
+    loops: tuple[Hashable, ...] = ()  #: the loops around it, the outermost first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backward(Event):
+    """A backward pass writes gradients, or adds to them."""
+
+    scaler: str = ""  #: what scales the loss, as it is shown; "" if nothing does
+    is_local: bool = False  #: the processes exchange nothing (``no_sync``)
+    is_again: bool = False  #: the step evaluates its closure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unscale(Event):
+    """Gradients are divided by the loss scale."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduce(Event):
+    """Gradients are summed over processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write(Event):
+    """Other code changes gradients."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zero(Event):
+    """Gradients become zero, or nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure(Event):
+    """A norm is taken."""
+
+    use: str = ""  #: "limit" if a test compares it with the limit or more, "log" if it is reported as the gradient norm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clip(Event):
+    """A clip: whose gradients, by which rule and limit."""
+
+    kind: str = "norm"  #: "norm": by one norm; "each": a norm for each gradient; "value": each element
+    limit: Hashable = None  #: a number, or the identity of what holds it; None if it is unknown
+    is_loop: bool = False  #: one call for each parameter of a loop
+    only_measures: bool = False  #: the limit is infinite
+    wants_norm: bool = False  #: the program takes the norm that it returns
+    is_dropped: bool = False  #: it returns clipped gradients that nothing takes
+    is_late: bool = False  #: it clips the optimizer's update, not the gradients
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(Event):
+    """An optimizer takes gradients."""
+
+    optimizer: Hashable = None  #: its identity
+    scaler: str = ""  #: what makes the step and unscales the gradients before it; "" if nothing does
+    is_skipped: bool = False
+    clip: str = ""  #: the optimizer's own clip, as it is shown; "" if it has none

@@ -1,0 +1,74 @@
+"""Which parameters an event concerns, as far as that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+__all__ = ["UNKNOWN", "Params", "Token"]
+
+#: the identity of a parameter or a module; ``("model", "encoder")`` is a part of ``("model",)``
+Token = Hashable
+
+
+@dataclass(frozen=True)
+class Params:
+    """Some parameters. Each question has the answers True, False, and None for what is unknown.
+
+    >>> model, encoder = Params.of(("model",)), Params.of(("model", "encoder"))
+    >>> model.covers(encoder), encoder.covers(model), model.meets(Params.of(("head",))), model.meets(UNKNOWN)
+    (True, None, False, None)
+    """
+
+    known: frozenset[Token] = frozenset()
+    is_all: bool = True  #: whether there are no others
+
+    @classmethod
+    def of(cls, *tokens: Token) -> Params:
+        """Exactly these."""
+        return cls(frozenset(tokens))
+
+    @classmethod
+    def joined(cls, parts: Iterable[Params]) -> Params:
+        """Those of all parts."""
+        parts = list(parts)
+        return cls(frozenset().union(*(part.known for part in parts)), all(part.is_all for part in parts))
+
+    def meets(self, other: Params) -> bool | None:
+        """Whether they have a parameter in common."""
+        if not self.known.isdisjoint(other.known) or self._touches(other):
+            return True
+        return False if self.is_all and other.is_all else None
+
+    def covers(self, other: Params) -> bool | None:
+        """Whether all of the others are among these."""
+        if other.is_all and other.known <= self._with_parts(other.known):
+            return True
+        return False if self.is_all and other.without(self).known else None
+
+    def without(self, other: Params) -> Params:
+        """Those of these that certainly are none of the others."""
+        if not other.is_all:
+            return Params()
+        return Params(frozenset(x for x in self.known - other.known if Params.of(x).meets(other) is False))
+
+    def _touches(self, other: Params) -> bool:
+        if self._is_flat or other._is_flat:
+            return False
+        return bool(self._with_parts(other.known) or other._with_parts(self.known))
+
+    def _with_parts(self, tokens: frozenset[Token]) -> frozenset[Token]:
+        """Those of some tokens that are these, or parts of these."""
+        found = self.known & tokens
+        if self._is_flat:
+            return found
+        parts = (x for x in tokens - found if isinstance(x, tuple))
+        return found.union(x for x in parts if any(x[:i] in self.known for i in range(1, len(x))))
+
+    @cached_property
+    def _is_flat(self) -> bool:
+        return not any(isinstance(x, tuple) for x in self.known)
+
+
+UNKNOWN = Params(is_all=False)

@@ -1,0 +1,261 @@
+"""The rules: each reads one round, and says what is wrong in it. What is unknown is no alarm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from gradclip.rounds.events import Backward, Clip, Event, Measure, Reduce, Step, Unscale, Write, Zero
+from gradclip.rounds.params import Params
+from gradclip.rounds.round import Round
+
+__all__ = ["RULES", "Found", "found"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A mistake in one place."""
+
+    code: str
+    event: Event  #: where it is reported
+    reason: str  #: what happens; "" for the sentence of the table
+    advice: str = ""  #: if it is more than the table's
+    about: tuple[Event, ...] = ()  #: the other events that it is about
+
+
+def found(rounds: Iterable[Round]) -> Iterator[Found]:
+    """All mistakes of some rounds; one place may have a mistake in several of them."""
+    for one in rounds:
+        for rule in RULES if one.is_ordered else (scaled,):
+            yield from rule(one)
+
+
+def after_step(one: Round) -> Iterator[Found]:
+    """The step has taken the gradients; the clip comes after it, and no backward pass between them."""
+    for place, clip in one.clips:
+        previous = one.previous
+        if previous is None or clip.wants_norm or clip.is_late or one.before(place, Backward, Write):
+            continue
+        follows = one.after(place, Backward, Zero) if one.step is not None else [clip]
+        if follows and one.concerns(clip.params, previous.params) and previous.loops == clip.loops:
+            reason = f"{previous.text} has taken the gradients before they are clipped."
+            yield Found("GM108", clip, reason, "Clip before the step.", (previous,))
+
+
+def before_backward(one: Round) -> Iterator[Found]:
+    """The backward pass makes the gradients after the clip."""
+    for place, clip in one.clips:
+        later = one.after(place, Backward)
+        if one.step is None or one.previous is not None or one.before(place, Backward, Write) or not later:
+            continue
+        yield Found(
+            "GM108", clip, f"{later[0].text} makes the gradients after the clip.", "Clip after backward().", (later[0],)
+        )
+
+
+def added(one: Round) -> Iterator[Found]:
+    """A later backward pass adds to clipped gradients: the code says why the step did not come before it."""
+    for place, clip in one.clips:
+        earlier, changes = one.before(place, Backward, Zero), one.after(place, Backward, Zero)
+        if one.step is None or not changes or not earlier or not isinstance(earlier[0], Backward):
+            continue
+        closure = next((x for x in changes if isinstance(x, Backward) and x.is_again), None)
+        if closure is not None:
+            yield Found("GM130", clip, f"{one.step.text} calls its closure, which makes the gradients again.", about=(closure,))
+        if closure is not None or not isinstance(changes[0], Backward):
+            continue
+        again, later = changes[0], [x for x in one.events[place + 1 :] if isinstance(x, Clip)]
+        if again.where != earlier[0].where:
+            if not any(one.concerns(x.params, clip.params) for x in later) and not earlier[0].is_local:
+                reason = f"{again.text} adds to the gradients after the clip."
+                yield Found("GM108", clip, reason, "Clip once, after the last backward().", (again,))
+        else:
+            yield from _passed(one, clip, one.step)
+
+
+def _passed(one: Round, clip: Clip, step: Step) -> Iterator[Found]:
+    """The same backward pass runs again before the step: in the next pass of a loop."""
+    more = {x.kind: x for x in step.tests - clip.tests}
+    outside = len(step.loops) < len(clip.loops)
+    if "every" in more:
+        reason = (
+            f"It clips in each pass of the loop, and {step.text} runs only if {more['every'].text}: partial sums are clipped."
+        )
+        yield Found("GM119", clip, reason, "Clip in the same `if`, before the step.", (step,))
+    elif "finite" in more:
+        reason = f"{step.text} runs only if {more['finite'].text}. Else the gradients stay, and each later pass adds to them."
+        yield Found("GM133", step, reason, about=(clip,))
+    elif outside and not clip.is_loop:
+        reason = f"It clips in each pass of the loop, and {step.text} runs after the loop: partial sums are clipped."
+        yield Found("GM119", clip, reason, "Clip after the loop, before the step.", (step,))
+
+
+def zeroed(one: Round) -> Iterator[Found]:
+    """The gradients are removed between the backward pass and the step."""
+    for place, clip in one.clips:
+        if one.step is None:
+            continue
+        earlier = one.before(place, Backward, Zero, Write)
+        changes = one.after(place, Backward, Zero, Write)
+        made = [x for x in earlier if isinstance(x, Backward)]
+        if earlier and isinstance(earlier[0], Zero) and made and not [x for x in earlier if isinstance(x, Write)]:
+            reason = f"{earlier[0].text} has removed the gradients before they are clipped."
+        elif changes and isinstance(changes[-1], Zero) and made:
+            reason = f"{changes[-1].text} removes the clipped gradients before {one.step.text} takes them."
+        else:
+            continue
+        zero = earlier[0] if isinstance(earlier[0], Zero) else changes[-1]
+        if one.concerns(zero.params, one.step.params):
+            yield Found("GM108", clip, reason, "Call it after the step, or before backward().", (zero,))
+
+
+def scaled(one: Round) -> Iterator[Found]:
+    """The gradients still have the loss scale when they are clipped."""
+    for place, clip in one.clips:
+        if clip.is_late or one.before(place, Unscale):
+            continue
+        made = one.before(place, Backward, Write, Zero)
+        if made and isinstance(made[0], Backward) and made[0].scaler:
+            reason = f"{made[0].text} makes gradients of a scaled loss, and they are still scaled."
+            yield Found("GM107", clip, reason, _unscale(made[0].scaler), (made[0],))
+        elif one.step is not None and one.step.scaler and not made and (one.after(place, Unscale) or not one.unscales):
+            later = next(iter(one.after(place, Unscale)), one.step)
+            reason = f"{later.text} unscales the gradients after the clip."
+            yield Found("GM107", clip, reason, _unscale(one.step.scaler), (later,))
+
+
+def _unscale(scaler: str) -> str:
+    return f"Call `{scaler}.unscale_(optimizer)` before the clip." if "." not in scaler.partition("(")[0] else ""
+
+
+def twice(one: Round) -> Iterator[Found]:
+    """Two clips of the same gradients, or a clip before an optimizer that clips."""
+    for place, clip in one.clips:
+        if one.step is None or not one.is_taken(place):
+            continue
+        changes = one.after(place, Backward, Zero, Write, Clip)
+        again = changes[0] if changes else None
+        if isinstance(again, Clip) and _is_same_clip(clip, again):
+            yield Found("GM120", again, f"{clip.text} has clipped the same gradients for the same step.", about=(clip,))
+        if one.step.clip:
+            yield Found("GM120", clip, f"{one.step.clip} clips too, and this clip comes before it.", about=(one.step,))
+
+
+def _is_same_clip(one: Clip, other: Clip) -> bool:
+    """Whether two clips do the same to the same gradients, and nothing else is wanted of them."""
+    wants = one.wants_norm or other.wants_norm or other.is_loop or other.only_measures
+    same = one.params.covers(other.params) is True and other.params.covers(one.params) is True
+    return same and one.kind == other.kind and not wants
+
+
+def by_parts(one: Round) -> Iterator[Found]:
+    """Each parameter is clipped by its own norm, in a loop over all of them."""
+    for _, clip in one.clips:
+        if clip.is_loop and clip.kind == "norm":
+            yield Found("GM126", clip, "")
+
+
+def others(one: Round) -> Iterator[Found]:
+    """The optimizer steps parameters that no clip has, or a clip counts parameters that it does not step."""
+    step, clips = one.step, [clip for place, clip in one.clips if one.is_taken(place)]
+    if step is None or not clips or step.is_skipped:
+        return
+    last, every = clips[-1], Params.joined(x.params for x in clips)
+    missing, extra = step.params.without(every), last.params.without(step.params)
+    if last.params.meets(step.params) is False:
+        reason = f"{step.text} steps other parameters than the clip gets."
+        yield Found("GM118", last, reason, about=(step,))
+    elif missing.known:
+        reason = f"{step.text} also steps {_shown(missing)}, which nothing clips."
+        yield Found("GM118", last, reason, about=(step,))
+    elif extra.known and step.params.is_all and last.kind == "norm" and one.is_sole:
+        reason = f"It also gets {_shown(extra)}, which {step.text} does not step: they count in the norm."
+        yield Found("GM118", last, reason, about=(step,))
+
+
+def mistaken(one: Round) -> Iterator[Found]:
+    """The only clip of a step is one of another optimizer's parameters."""
+    if one.step is None or one.clips or not any(isinstance(x, Backward) for x in one.events):
+        return
+    for clip in one.strange:
+        reason = f"{one.step.text} steps {_shown(one.step.params)}, and the clip gets {_shown(clip.params)}."
+        yield Found("GM118", clip, reason, about=(one.step,))
+
+
+def _shown(params: Params) -> str:
+    """The names of some parameters."""
+    names = sorted(".".join(map(str, x)) if isinstance(x, tuple) else str(x) for x in params.known)
+    return "the parameters of " + ", ".join(f"`{x}`" for x in names[:3])
+
+
+def some_processes(one: Round) -> Iterator[Found]:
+    """Only some processes clip, and all of them step."""
+    for _, clip in one.clips:
+        more = [x for x in clip.tests - one.step.tests if x.kind == "process"] if one.step is not None else []
+        if more:
+            reason = f"It clips only where {more[0].text}, and {one.step.text if one.step else ''} runs in every process."
+            yield Found("GM127", clip, reason)
+
+
+def before_sum(one: Round) -> Iterator[Found]:
+    """Each process clips its own gradients, and the sum over the processes comes later."""
+    for place, clip in one.clips:
+        later = one.after(place, Reduce)
+        made = one.before(place, Backward)
+        if later and one.is_taken(place):
+            reason = f"Each replica clips its own gradients, and {later[0].text} reduces them over the replicas after that."
+            yield Found("GM122", clip, reason, about=(later[0],))
+        elif made and isinstance(made[0], Backward) and made[0].is_local and not one.before(place, Reduce):
+            reason = f"{made[0].text} is inside of no_sync: the gradients are those of this process, not yet summed over all."
+            yield Found("GM122", clip, reason, about=(made[0],))
+
+
+def some_steps(one: Round) -> Iterator[Found]:
+    """A step in each pass, and a clip only in every k-th."""
+    for _, clip in one.clips:
+        more = [x for x in clip.tests - one.step.tests if x.kind == "every"] if one.step is not None else []
+        if more and one.step is not None and one.step.loops == clip.loops:
+            reason = (
+                f"It clips only if {more[0].text}, and {one.step.text} runs in each pass: the others take unclipped gradients."
+            )
+            yield Found("GM128", clip, reason, about=(one.step,))
+
+
+def measured(one: Round) -> Iterator[Found]:
+    """A norm after the clip, where the norm before it is meant."""
+    for place, clip in one.clips:
+        for measure in one.after(place, Measure):
+            if isinstance(measure, Measure) and measure.use and clip.kind == "norm" and one.is_taken(place):
+                why = "so the test never holds" if measure.use == "limit" else "and it is reported as the norm of the gradients"
+                yield Found(
+                    "GM131", measure, f"{clip.text} has clipped them: this norm is at most the limit, {why}.", about=(clip,)
+                )
+
+
+def never_zeroed(one: Round) -> Iterator[Found]:
+    """A backward pass adds to gradients that the last step has taken, and nothing in the program removes them."""
+    if one.previous is None or one.step is None or one.zeroes or not one.clips:
+        return
+    made = [x for x in one.events if isinstance(x, Backward)]
+    if made and not any(isinstance(x, (Zero, Write)) for x in one.events):
+        yield Found(
+            "GM132", one.clips[0][1], f"Nothing removes the gradients that {one.step.text} has taken.", about=(made[0],)
+        )
+
+
+RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
+    after_step,
+    before_backward,
+    added,
+    zeroed,
+    scaled,
+    twice,
+    by_parts,
+    others,
+    mistaken,
+    some_processes,
+    before_sum,
+    some_steps,
+    measured,
+    never_zeroed,
+)

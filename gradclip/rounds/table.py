@@ -1,0 +1,241 @@
+"""Every mistake of a training step, once: for the linter and for the doctor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["MISTAKES", "Mistake"]
+
+LINT, DOCTOR = "lint", "doctor"
+_BOTH = frozenset({LINT, DOCTOR})
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One mistake."""
+
+    code: str
+    title: str
+    reason: str  #: one sentence; a place may have a more specific one
+    advice: str  #: what to do, in a framework without an entry of its own
+    severity: str = "error"  #: "error" (training goes wrong) or "warning" (it probably does)
+    seen_by: frozenset[str] = frozenset({LINT})
+    ways: Mapping[str, str] = field(default_factory=dict)  #: what to do in a framework, by its name
+    was: tuple[str, ...] = ()  #: codes that it had before
+    spoils_norms: bool = False  #: the clip's norms are not those of the gradients that a mended program steps
+
+    def advice_in(self, framework: str) -> str:
+        """What to do in a framework.
+
+        >>> MISTAKES["GM107"].advice_in("torch")
+        'Call `scaler.unscale_(optimizer)` before the clip.'
+        """
+        return self.ways.get(framework, self.advice)
+
+
+_INNER = (
+    "Let the inner optimizer clip, which runs after the division: "
+    "`LossScaleOptimizer(keras.optimizers.Adam(global_clipnorm=1.0))`."
+)
+
+_MISTAKES = (
+    Mistake(
+        "GM101",
+        "An iterator",
+        "The first loop over an iterator consumes it.",
+        "Make it a list where it is created: `params = list(...)`.",
+    ),
+    Mistake(
+        "GM104",
+        "A clip by value gets a norm",
+        "It clips each element, but its limit is called a norm.",
+        "Clip by the norm, or rename the limit if you mean each element.",
+        "warning",
+    ),
+    Mistake(
+        "GM105",
+        "The result is ignored",
+        "The call returns the clipped gradients, and the code drops them: nothing is clipped.",
+        "Take the result, or remove the call.",
+        seen_by=_BOTH,
+        ways={
+            "torch": "Take the result, or clip in place: `gradclip.clip_`.",
+            "paddle": "Take the result, or clip in place: `gradclip.clip_`.",
+            "tensorflow": "Take the result, and give it to `apply_gradients`.",
+            "keras": "Take the result, and give it to the optimizer.",
+            "jax": "Take the result, and give it to `optimizer.update`.",
+        },
+        was=("GD109",),
+    ),
+    Mistake(
+        "GM106",
+        "The norm before the clip",
+        "The returned norm is the norm before clipping.",
+        "For the norm after it, take min(norm, limit).",
+        "warning",
+    ),
+    Mistake(
+        "GM107",
+        "Scaled gradients",
+        "The gradients still have the loss scale of mixed precision when they are clipped.",
+        "Call `scaler.unscale_(optimizer)` before the clip.",
+        seen_by=_BOTH,
+        ways={"tensorflow": _INNER, "keras": _INNER, "jax": "Divide the gradients by the loss scale before the clip."},
+        was=("GD108",),
+        spoils_norms=True,
+    ),
+    Mistake(
+        "GM108",
+        "Out of order",
+        "At this point the clip does nothing, or something else than it should.",
+        "Clip after the backward pass and before the optimizer's step.",
+        seen_by=_BOTH,
+        ways={"jax": "Clip the gradients, before the optimizer's update; in a chain, put the clip first."},
+        was=("GD107", "GD110"),
+        spoils_norms=True,
+    ),
+    Mistake(
+        "GM110",
+        "Paddle before 2.0",
+        "It changes parameters or optimizers elsewhere in the program; today's Paddle has nothing like it.",
+        "Pass the clip to `grad_clip=` of the optimizer.",
+    ),
+    Mistake(
+        "GM113",
+        "A copy is clipped, or a gradient scaled up",
+        "The optimizer does not take the clipped gradients.",
+        "Write the clipped gradients back, or pass them to the optimizer.",
+    ),
+    Mistake(
+        "GM116",
+        "A parameter listed twice",
+        "A parameter is listed twice: the native counts it twice, gradclip once.",
+        "Pass a list without duplicates; `gradclip migrate --allow-semantic-change` writes a clip that counts once.",
+    ),
+    Mistake(
+        "GM118",
+        "Other parameters",
+        "The clip gets other parameters than the optimizer steps.",
+        "Clip the parameters that the optimizer has: all of them, and no others.",
+        seen_by=_BOTH,
+        ways={
+            "tensorflow": "Clip the gradients of the variables that `apply_gradients` gets: all of them, and no others.",
+            "keras": "Clip the gradients of the variables that the optimizer gets: all of them, and no others.",
+            "jax": "Put the clip before `optax.partition` or `optax.masked`, where it has all gradients.",
+        },
+        was=("GD103",),
+        spoils_norms=True,
+    ),
+    Mistake(
+        "GM119",
+        "A clip in each micro-batch",
+        "The clip runs in each pass, and the step only after several: it clips sums that are not complete.",
+        "Clip once for each step, directly before it.",
+        seen_by=_BOTH,
+        ways={"jax": "Put the chain with the clip into `optax.MultiSteps`: it clips the mean of the passes."},
+        spoils_norms=True,
+    ),
+    Mistake(
+        "GM120",
+        "Clipped twice",
+        "The gradients are clipped twice for one step.",
+        "Keep one of the two.",
+        seen_by=_BOTH,
+        ways={
+            "paddle": "Keep one clip: that of the loop, or `grad_clip=` of the optimizer.",
+            "tensorflow": "Keep one clip: that of the loop, or `clipnorm`, `global_clipnorm`, `clipvalue` of the optimizer.",
+            "keras": "Keep one clip: `clipnorm`, `global_clipnorm`, `clipvalue` of the optimizer, or that of the loop.",
+            "jax": "Keep one clip in the chain.",
+        },
+        was=("GD106",),
+        spoils_norms=True,
+    ),
+    Mistake(
+        "GM121",
+        "A limit that nothing reads",
+        "The trainer or the library ignores this limit, or refuses it: nothing is clipped by it.",
+        "Set the limit where it is read.",
+    ),
+    Mistake(
+        "GM122",
+        "Before the sum over replicas",
+        "Each replica clips its own part of the gradients, and the sum over the replicas comes after that.",
+        "Reduce first, then clip; if you mean a bound for each replica's part, ignore this.",
+        "warning",
+    ),
+    Mistake(
+        "GM123",
+        "A gradient that may be None",
+        "The function takes one tensor and fails on None, the gradient of a variable that the loss does not use.",
+        "Leave None as it is, or clip with tf.clip_by_global_norm, which does.",
+        "warning",
+    ),
+    Mistake(
+        "GM124",
+        "A norm of one process's shards",
+        "The model is in FSDP, and each process clips its own shards by their norm.",
+        "Use the model's own `clip_grad_norm_`.",
+    ),
+    Mistake(
+        "GM125",
+        "A limit that clips nothing",
+        "Only a limit above 0 clips here; any other counts as no limit.",
+        "Write a limit above 0; for no clip leave it out, or write None.",
+        "warning",
+    ),
+    Mistake(
+        "GM126",
+        "A norm for each parameter",
+        "Each pass of the loop clips one parameter by its own norm, not all of them by one norm: the direction changes.",
+        "Clip all parameters in one call; if you mean a norm for each, ignore this.",
+        "warning",
+    ),
+    Mistake(
+        "GM127",
+        "Some processes clip",
+        "Only some processes clip before a step that all of them make: their parameters drift apart.",
+        "Clip in every process.",
+    ),
+    Mistake(
+        "GM128",
+        "Steps between the clips",
+        "The optimizer steps in each pass, and the clip runs only in some: the other steps take unclipped gradients.",
+        "Clip directly before each step.",
+    ),
+    Mistake(
+        "GM130",
+        "A clip outside of the closure",
+        "The optimizer's step calls the closure, which makes new gradients: the clipped ones are gone.",
+        "Clip in the closure, after its backward().",
+    ),
+    Mistake(
+        "GM131",
+        "A norm after the clip",
+        "It measures the norm after the clip, which is never more than the limit.",
+        "Take the norm that the clip returns: it is the norm before clipping.",
+        "warning",
+    ),
+    Mistake(
+        "GM132",
+        "Gradients that are never zeroed",
+        "A backward pass adds to the gradients that are there: each step takes the gradients of all steps before, too.",
+        "Call `optimizer.zero_grad()` once for each step, before its first backward pass.",
+        seen_by=_BOTH,
+        ways={"paddle": "Call `optimizer.clear_grad()` after each step."},
+        was=("GD111",),
+        spoils_norms=True,
+    ),
+    Mistake(
+        "GM133",
+        "Gradients that stay NaN",
+        "The step is skipped for a gradient that is not finite, and it stays: each later pass adds to a NaN.",
+        "Call `optimizer.zero_grad()` before each backward pass, also where the step is skipped.",
+        seen_by=_BOTH,
+        ways={"paddle": "Call `optimizer.clear_grad()` before each backward pass, also where the step is skipped."},
+        was=("GD113",),
+        spoils_norms=True,
+    ),
+)
+#: by code, in the order of the codes
+MISTAKES: Mapping[str, Mistake] = {mistake.code: mistake for mistake in _MISTAKES}
