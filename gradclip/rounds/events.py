@@ -16,8 +16,11 @@ class Condition:
 
     key: Hashable  #: equal tests have equal keys
     holds: bool = True
-    kind: str = ""  #: "every" (true in every k-th pass), "finite", "process" (differs between processes); "": anything else
+    kind: str = (
+        ""  #: "every" (true in each k-th pass), "synced" (so, and the optimizer knows it), "finite", "process"; "": any other
+    )
     text: str = ""  #: as it is shown
+    varies: bool = False  #: it can have another value in the next pass of a loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,7 @@ class Clip(Event):
     only_measures: bool = False  #: the limit is infinite
     wants_norm: bool = False  #: the program takes the norm that it returns
     is_dropped: bool = False  #: it returns clipped gradients that nothing takes
+    returns: bool = False  #: it returns new gradients
     is_late: bool = False  #: it clips the optimizer's update, not the gradients
 
 

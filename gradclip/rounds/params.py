@@ -22,7 +22,8 @@ class Params:
     """
 
     known: frozenset[Token] = frozenset()
-    is_all: bool = True  #: whether there are no others
+    is_all: bool = True  #: whether there are no others, but those of ``unseen``
+    unseen: frozenset[Token] = frozenset()  #: the identities of sets whose parameters are not known
 
     @classmethod
     def of(cls, *tokens: Token) -> Params:
@@ -33,23 +34,29 @@ class Params:
     def joined(cls, parts: Iterable[Params]) -> Params:
         """Those of all parts."""
         parts = list(parts)
-        return cls(frozenset().union(*(part.known for part in parts)), all(part.is_all for part in parts))
+        known, unseen = (frozenset().union(*sets) for sets in ([x.known for x in parts], [x.unseen for x in parts]))
+        return cls(known, all(part.is_all for part in parts), unseen)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether each of them is known."""
+        return self.is_all and not self.unseen
 
     def meets(self, other: Params) -> bool | None:
         """Whether they have a parameter in common."""
-        if not self.known.isdisjoint(other.known) or self._touches(other):
+        if not self.known.isdisjoint(other.known) or not self.unseen.isdisjoint(other.unseen) or self._touches(other):
             return True
-        return False if self.is_all and other.is_all else None
+        return False if self.is_certain and other.is_certain else None
 
     def covers(self, other: Params) -> bool | None:
         """Whether all of the others are among these."""
-        if other.is_all and other.known <= self._with_parts(other.known):
+        if other.is_all and other.unseen <= self.unseen and other.known <= self._with_parts(other.known):
             return True
-        return False if self.is_all and other.without(self).known else None
+        return False if self.is_certain and other.without(self).known else None
 
     def without(self, other: Params) -> Params:
         """Those of these that certainly are none of the others."""
-        if not other.is_all:
+        if not other.is_certain:
             return Params()
         return Params(frozenset(x for x in self.known - other.known if Params.of(x).meets(other) is False))
 

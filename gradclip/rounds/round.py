@@ -11,6 +11,8 @@ from gradclip.rounds.params import Params
 
 __all__ = ["Round", "rounds"]
 
+_FAR = 30  #: so many events before and after one are looked at
+
 
 @dataclass(frozen=True)
 class Round:
@@ -22,6 +24,7 @@ class Round:
     strange: tuple[Clip, ...] = ()  #: clips among these events of gradients that this step does not take, and no other step
     is_sole: bool = False  #: the way has no other optimizer, so the step takes what is clipped
     is_ordered: bool = True  #: False: the program has these events, in an order that is not known
+    has_zero: bool = False  #: whether something on the way removes gradients
     zeroes: bool = True  #: whether the program may remove gradients somewhere
     unscales: bool = True  #: whether the program may unscale them somewhere
 
@@ -38,11 +41,13 @@ class Round:
 
     def before(self, place: int, *kinds: type[Event]) -> list[Event]:
         """The events of some kinds before a place that concern its event, the last one first."""
-        return [x for x in reversed(self.events[:place]) if isinstance(x, kinds) and self._is_near(x, place)]
+        return [
+            x for x in reversed(self.events[max(0, place - _FAR) : place]) if isinstance(x, kinds) and self._is_near(x, place)
+        ]
 
     def after(self, place: int, *kinds: type[Event]) -> list[Event]:
         """The events of some kinds between a place and the step that concern its event, in order."""
-        return [x for x in self.events[place + 1 :] if isinstance(x, kinds) and self._is_near(x, place)]
+        return [x for x in self.events[place + 1 : place + 1 + _FAR] if isinstance(x, kinds) and self._is_near(x, place)]
 
     def _is_near(self, event: Event, place: int) -> bool:
         return self.concerns(event.params, self.events[place].params)
@@ -67,6 +72,7 @@ def rounds(
     steps = [x for x in events if isinstance(x, Step)]
     is_sole = is_complete and len({x.optimizer for x in steps}) <= 1
     make = partial(Round, is_sole=is_sole, is_ordered=is_ordered, zeroes=zeroes, unscales=unscales)
+    make = partial(make, has_zero=any(isinstance(x, Zero) for x in events))
     found = [make(*_taken(events, place, event)) for place, event in enumerate(events) if isinstance(event, Step)]
     last = max((i for i, x in enumerate(events) if isinstance(x, Step)), default=-1)
     if rest := tuple(events[last + 1 :]):
@@ -79,7 +85,7 @@ def _taken(events: Sequence[Event], place: int, step: Step) -> tuple[tuple[Event
     start, previous = 0, None
     for i in range(place - 1, -1, -1):
         other = events[i]
-        if isinstance(other, Step) and (other.optimizer == step.optimizer or other.params.meets(step.params) is not False):
+        if isinstance(other, Step) and other.params.meets(step.params) is not False:
             start, previous = i + 1, other if other.optimizer == step.optimizer else None
             break
     between = list(enumerate(events[start:place], start))

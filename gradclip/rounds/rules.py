@@ -46,7 +46,7 @@ def before_backward(one: Round) -> Iterator[Found]:
     """The backward pass makes the gradients after the clip."""
     for place, clip in one.clips:
         later = one.after(place, Backward)
-        if one.step is None or one.previous is not None or one.before(place, Backward, Write) or not later:
+        if one.previous is not None or one.before(place, Backward, Write) or not later:
             continue
         yield Found(
             "GM108", clip, f"{later[0].text} makes the gradients after the clip.", "Clip after backward().", (later[0],)
@@ -65,8 +65,10 @@ def added(one: Round) -> Iterator[Found]:
         if closure is not None or not isinstance(changes[0], Backward):
             continue
         again, later = changes[0], [x for x in one.events[place + 1 :] if isinstance(x, Clip)]
+        if earlier[0].is_local or any(x.where == clip.where and x.params.meets(clip.params) is not True for x in later):
+            continue  # they are not yet summed, or each pass clips parameters of its own
         if again.where != earlier[0].where:
-            if not any(one.concerns(x.params, clip.params) for x in later) and not earlier[0].is_local:
+            if not any(one.concerns(x.params, clip.params) for x in later):
                 reason = f"{again.text} adds to the gradients after the clip."
                 yield Found("GM108", clip, reason, "Clip once, after the last backward().", (again,))
         else:
@@ -77,12 +79,11 @@ def _passed(one: Round, clip: Clip, step: Step) -> Iterator[Found]:
     """The same backward pass runs again before the step: in the next pass of a loop."""
     more = {x.kind: x for x in step.tests - clip.tests}
     outside = len(step.loops) < len(clip.loops)
-    if "every" in more:
-        reason = (
-            f"It clips in each pass of the loop, and {step.text} runs only if {more['every'].text}: partial sums are clipped."
-        )
+    every = more.get("every", more.get("synced"))
+    if every is not None:
+        reason = f"It clips in each pass of the loop, and {step.text} runs only if {every.text}: partial sums are clipped."
         yield Found("GM119", clip, reason, "Clip in the same `if`, before the step.", (step,))
-    elif "finite" in more:
+    elif "finite" in more and one.has_zero:
         reason = f"{step.text} runs only if {more['finite'].text}. Else the gradients stay, and each later pass adds to them."
         yield Found("GM133", step, reason, about=(clip,))
     elif outside and not clip.is_loop:
@@ -112,13 +113,14 @@ def zeroed(one: Round) -> Iterator[Found]:
 def scaled(one: Round) -> Iterator[Found]:
     """The gradients still have the loss scale when they are clipped."""
     for place, clip in one.clips:
-        if clip.is_late or one.before(place, Unscale):
+        unscaled = (x for x in one.events[:place] if isinstance(x, Unscale))
+        if clip.is_late or any(x.params.meets(clip.params) is not False for x in unscaled):
             continue
         made = one.before(place, Backward, Write, Zero)
         if made and isinstance(made[0], Backward) and made[0].scaler:
             reason = f"{made[0].text} makes gradients of a scaled loss, and they are still scaled."
             yield Found("GM107", clip, reason, _unscale(made[0].scaler), (made[0],))
-        elif one.step is not None and one.step.scaler and not made and (one.after(place, Unscale) or not one.unscales):
+        elif one.step is not None and one.step.scaler and (one.after(place, Unscale) or not one.unscales):
             later = next(iter(one.after(place, Unscale)), one.step)
             reason = f"{later.text} unscales the gradients after the clip."
             yield Found("GM107", clip, reason, _unscale(one.step.scaler), (later,))
@@ -126,6 +128,21 @@ def scaled(one: Round) -> Iterator[Found]:
 
 def _unscale(scaler: str) -> str:
     return f"Call `{scaler}.unscale_(optimizer)` before the clip." if "." not in scaler.partition("(")[0] else ""
+
+
+def late(one: Round) -> Iterator[Found]:
+    """The clip comes after the optimizer: it clips updates."""
+    for clip in (x for x in one.events if isinstance(x, Clip) and x.is_late):
+        before = one.previous.text if one.previous is not None else "The optimizer"
+        reason = f"{before} has made updates of the gradients, and {clip.text} clips these."
+        yield Found("GM108", clip, reason, "Put the clip first.")
+
+
+def ignored(one: Round) -> Iterator[Found]:
+    """The clip returns gradients, and the step takes others."""
+    for _, clip in one.clips:
+        if clip.is_dropped and one.step is not None:
+            yield Found("GM105", clip, f"No code takes the clipped gradients; {one.step.text} takes those before the clip.")
 
 
 def twice(one: Round) -> Iterator[Found]:
@@ -145,13 +162,14 @@ def _is_same_clip(one: Clip, other: Clip) -> bool:
     """Whether two clips do the same to the same gradients, and nothing else is wanted of them."""
     wants = one.wants_norm or other.wants_norm or other.is_loop or other.only_measures
     same = one.params.covers(other.params) is True and other.params.covers(one.params) is True
-    return same and one.kind == other.kind and not wants
+    nested = one.returns and other.returns and (one.limit is None or one.limit != other.limit)
+    return same and one.kind == other.kind and not (wants or nested)
 
 
 def by_parts(one: Round) -> Iterator[Found]:
     """Each parameter is clipped by its own norm, in a loop over all of them."""
     for _, clip in one.clips:
-        if clip.is_loop and clip.kind == "norm":
+        if clip.is_loop and clip.kind == "norm" and one.step is not None:
             yield Found("GM126", clip, "")
 
 
@@ -205,9 +223,15 @@ def before_sum(one: Round) -> Iterator[Found]:
         if later and one.is_taken(place):
             reason = f"Each replica clips its own gradients, and {later[0].text} reduces them over the replicas after that."
             yield Found("GM122", clip, reason, about=(later[0],))
-        elif made and isinstance(made[0], Backward) and made[0].is_local and not one.before(place, Reduce):
+        elif made and _is_local(made[0], clip) and not one.before(place, Reduce):
             reason = f"{made[0].text} is inside of no_sync: the gradients are those of this process, not yet summed over all."
             yield Found("GM122", clip, reason, about=(made[0],))
+
+
+def _is_local(made: Event, clip: Clip) -> bool:
+    """Whether a backward pass exchanges nothing; one of several that differ may be another than the last."""
+    varies = any(x.varies for x in made.tests - clip.tests)
+    return isinstance(made, Backward) and made.is_local and not varies
 
 
 def some_steps(one: Round) -> Iterator[Found]:
@@ -234,7 +258,7 @@ def measured(one: Round) -> Iterator[Found]:
 
 def never_zeroed(one: Round) -> Iterator[Found]:
     """A backward pass adds to gradients that the last step has taken, and nothing in the program removes them."""
-    if one.previous is None or one.step is None or one.zeroes or not one.clips:
+    if one.previous is None or one.step is None or one.previous.where != one.step.where or one.zeroes or not one.clips:
         return
     made = [x for x in one.events if isinstance(x, Backward)]
     if made and not any(isinstance(x, (Zero, Write)) for x in one.events):
@@ -249,6 +273,8 @@ RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
     added,
     zeroed,
     scaled,
+    late,
+    ignored,
     twice,
     by_parts,
     others,

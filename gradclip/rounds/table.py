@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["MISTAKES", "Mistake"]
+__all__ = ["DOCTOR", "LINT", "MISTAKES", "Mistake"]
 
 LINT, DOCTOR = "lint", "doctor"
 _BOTH = frozenset({LINT, DOCTOR})

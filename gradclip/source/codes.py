@@ -1,4 +1,4 @@
-"""Every code with its title, reason and advice; the mistakes also with the linter's severity and page. The one place for them.
+"""Every code with its title, reason and advice: those of a migration, and the mistakes of ``gradclip.rounds``.
 
 ``tools/migrate_codes.py`` writes ``docs/migrate-codes.md`` from it.
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradclip.natives import NATIVES
+from gradclip.rounds.table import LINT, MISTAKES
 from gradclip.source.model import Options
 
 __all__ = ["CODES", "RULES", "Code", "listed", "wanted"]
@@ -43,13 +44,6 @@ _CODES = (
     Code("GM004", "A type, not a clip", "It tests a type that gradclip's objects have too.", ""),
     Code("GM005", "A norm that is only measured", "It measures a norm and clips nothing; `--norms` rewrites it too.", ""),
     Code(
-        "GM101",
-        "An iterator",
-        "The first loop over an iterator consumes it.",
-        "Make it a list where it is created: `params = list(...)`.",
-        "error",
-    ),
-    Code(
         "GM102",
         "One clip for each pass of a loop",
         "Each pass of the loop clips by its own norm, not by one norm over all gradients.",
@@ -62,52 +56,10 @@ _CODES = (
         "Choose one: `gradclip.dialects.keras.global_clipnorm` for all, `clipnorm` for each.",
     ),
     Code(
-        "GM104",
-        "A clip by value gets a norm",
-        "It clips each element, but its limit is called a norm.",
-        "Clip by the norm, or rename the limit if you mean each element.",
-        "warning",
-    ),
-    Code(
-        "GM105",
-        "The result is ignored",
-        "The call returns the clipped gradients, and the code drops them: nothing is clipped.",
-        "Take the result, or remove the call.",
-        "error",
-    ),
-    Code(
-        "GM106",
-        "The norm before the clip",
-        "The returned norm is the norm before clipping.",
-        "For the norm after it, take min(norm, limit).",
-        "warning",
-    ),
-    Code(
-        "GM107",
-        "Scaled gradients",
-        "The gradients still have the loss scale of mixed precision when they are clipped.",
-        "Call `scaler.unscale_(optimizer)` before the clip.",
-        "error",
-    ),
-    Code(
-        "GM108",
-        "Out of order",
-        "At this point the clip does nothing, or something else than it should.",
-        "Clip after the backward pass and before the optimizer's step.",
-        "error",
-    ),
-    Code(
         "GM109",
         "A wrapper with a clip of its own",
         "The library that wraps the model or the optimizer has a clip of its own, which knows its shards and scales.",
         "Keep the wrapper's clip.",
-    ),
-    Code(
-        "GM110",
-        "Paddle before 2.0",
-        "It changes parameters or optimizers elsewhere in the program; today's Paddle has nothing like it.",
-        "Pass the clip to `grad_clip=` of the optimizer.",
-        "error",
     ),
     Code(
         "GM111",
@@ -116,13 +68,6 @@ _CODES = (
         "gradclip takes the norm of the merged gradient: change the call if you want that.",
     ),
     Code("GM112", "Looks alike", "It clips something other than a parameter's gradient.", ""),
-    Code(
-        "GM113",
-        "A copy is clipped, or a gradient scaled up",
-        "The optimizer does not take the clipped gradients.",
-        "Write the clipped gradients back, or pass them to the optimizer.",
-        "error",
-    ),
     Code(
         "GM114",
         "An argument or a limit without counterpart",
@@ -136,73 +81,10 @@ _CODES = (
         "Replace it by hand, and keep the names of the hyperparameters.",
     ),
     Code(
-        "GM116",
-        "A parameter listed twice",
-        "A parameter is listed twice: the native counts it twice, gradclip once.",
-        "Pass a list without duplicates; `gradclip migrate --allow-semantic-change` writes a clip that counts once.",
-        "error",
-    ),
-    Code(
         "GM117",
         "A removed framework",
         "The file is written for TensorFlow 1 or paddle.fluid, which cannot run beside gradclip.",
         "Migrate the file to the framework's current version first: `gradclip migrate --to tensorflow`, or `--to paddle`.",
-    ),
-    Code(
-        "GM118",
-        "Other parameters",
-        "The clip gets other parameters than the optimizer steps.",
-        "Clip the parameters that the optimizer has.",
-        "error",
-    ),
-    Code(
-        "GM119",
-        "A clip in each micro-batch",
-        "The clip runs in each pass, and the step only after several: it clips sums that are not complete.",
-        "Clip once for each step, directly before it.",
-        "error",
-    ),
-    Code(
-        "GM120",
-        "Clipped twice",
-        "The gradients are clipped twice for one step.",
-        "Keep one of the two.",
-        "error",
-    ),
-    Code(
-        "GM121",
-        "A limit that nothing reads",
-        "The trainer or the library ignores this limit, or refuses it: nothing is clipped by it.",
-        "Set the limit where it is read.",
-        "error",
-    ),
-    Code(
-        "GM122",
-        "Before the sum over replicas",
-        "Each replica clips its own part of the gradients, and the sum over the replicas comes after that.",
-        "Reduce first, then clip; if you mean a bound for each replica's part, ignore this.",
-        "warning",
-    ),
-    Code(
-        "GM123",
-        "A gradient that may be None",
-        "The function takes one tensor and fails on None, the gradient of a variable that the loss does not use.",
-        "Leave None as it is, or clip with tf.clip_by_global_norm, which does.",
-        "warning",
-    ),
-    Code(
-        "GM124",
-        "A norm of one process's shards",
-        "The model is in FSDP, and each process clips its own shards by their norm.",
-        "Use the model's own `clip_grad_norm_`.",
-        "error",
-    ),
-    Code(
-        "GM125",
-        "A limit that clips nothing",
-        "Only a limit above 0 clips here; any other counts as no limit.",
-        "Write a limit above 0; for no clip leave it out, or write None.",
-        "warning",
     ),
     Code(
         "GM201",
@@ -323,14 +205,18 @@ _CODES = (
         "Keep it, or clip with gradclip where the gradients are ready.",
     ),
 )
-CODES: Mapping[str, Code] = {code.code: code for code in _CODES}
 #: the mistakes that the linter reports
-RULES: Mapping[str, Code] = {code.code: code for code in _CODES if code.severity}
+RULES: Mapping[str, Code] = {
+    one.code: Code(one.code, one.title, one.reason, one.advice, one.severity)
+    for one in MISTAKES.values()
+    if LINT in one.seen_by
+}
+CODES: Mapping[str, Code] = {**{code.code: code for code in _CODES}, **RULES}
 
 
 def listed(prefix: str) -> Mapping[str, str]:
     """The codes that begin with a prefix, with their titles: those of places and those of functions."""
-    titles = {**{code.code: code.title for code in _CODES}, **{api.code: api.names[0] for api in NATIVES}}
+    titles = {**{code.code: code.title for code in CODES.values()}, **{api.code: api.names[0] for api in NATIVES}}
     return {code: title for code, title in sorted(titles.items()) if code.startswith(prefix)}
 
 

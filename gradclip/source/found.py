@@ -10,7 +10,6 @@ import libcst as cst
 from gradclip.natives import NATIVES, Kind, Native
 from gradclip.natives.targets import Target
 from gradclip.source.codes import CODES
-from gradclip.source.flow import Flow
 from gradclip.source.gradients import Gradients
 from gradclip.source.model import Options, Verdict
 from gradclip.source.resolve import Resolver
@@ -31,7 +30,6 @@ class Context:
     resolver: Resolver
     values: Values
     gradients: Gradients
-    flow: Flow
     options: Options
     replaced: Mapping[cst.CSTNode, str]  #: places that replace a function -> its qualified name
 

@@ -45,6 +45,7 @@ class Options:
     strict: bool = False  #: leave a call if the framework of ``to`` has no native that clips alike
     norms: bool = False  #: also rewrite calls that only measure a norm
     about: About = About()
+    path: str = ""  #: of the file, to find others of its project
 
 
 @dataclass(frozen=True, slots=True, order=True)

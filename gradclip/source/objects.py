@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 import libcst as cst
 
-from gradclip.source.bind import keywords
 from gradclip.source.found import Context
-from gradclip.source.source import Source, last_name, receiver
+from gradclip.source.source import receiver
 
-__all__ = ["entered", "first_of", "maker", "owners", "updates", "uses"]
+__all__ = ["APPLIES", "applied", "first_of", "maker", "updates", "uses"]
 
-_OPTIMIZER = re.compile(r"(torch\.optim|paddle\.optimizer)\.(\w+\.)*[A-Z]\w*")
-_LISTS = frozenset({"list", "tuple", "filter"})
+APPLIES = frozenset({"apply_gradients", "apply"})  #: by which Keras's optimizers take gradients: `apply` since Keras 3
 
 
 def maker(node: cst.BaseExpression | None, context: Context) -> cst.Call | None:
@@ -23,27 +19,12 @@ def maker(node: cst.BaseExpression | None, context: Context) -> cst.Call | None:
     return made if isinstance(made, cst.Call) else None
 
 
-def owners(call: cst.Call | None, context: Context) -> frozenset[str]:
-    """``{"actor"}`` for ``torch.optim.Adam(actor.parameters())``; empty for all but an optimizer of one module."""
-    if call is None or not _OPTIMIZER.fullmatch(context.resolver.name(call.func)):
-        return frozenset()
-    told = keywords(call)
-    positional = [a.value for a in call.args if a.keyword is None and not a.star]
-    params = told.get("params", told.get("parameters", positional[0] if positional else None))
-    return frozenset() if params is None else _modules(params, context)
-
-
-def _modules(params: cst.BaseExpression, context: Context) -> frozenset[str]:
-    if isinstance(params, cst.Call) and last_name(params.func) in _LISTS and params.args:
-        return _modules(params.args[-1].value, context)
-    module = receiver(params, "parameters")
-    return frozenset() if module is None else frozenset({context.source.code(module)})
-
-
-def entered(node: cst.CSTNode, name: str, source: Source) -> cst.Call | None:
-    """The innermost ``with name(...):`` around a node, in its function."""
-    items = (item.item for outer in source.inside(node) if isinstance(outer, cst.With) for item in outer.items)
-    return next((one for one in items if isinstance(one, cst.Call) and last_name(one.func) == name), None)
+def applied(call: cst.Call, context: Context) -> cst.Call | None:
+    """The first call after a call, in its function, by which an optimizer takes gradients."""
+    source = context.source
+    found = (one for name in (*APPLIES, "step", "minimize") for one in source.calls.get(name, ()))
+    after = (x for x in found if source.function(x) is source.function(call) and source.start(x) > source.end(call))
+    return min(after, key=source.start, default=None)
 
 
 def uses(call: cst.Call, context: Context) -> list[cst.BaseExpression]:

@@ -118,7 +118,7 @@ def migrate_bytes(path: str, source: disk.Content, request: Request, migrate: Mi
     """Migrate a source that has been read; write nothing."""
     kind = _notebook if path.endswith(".ipynb") else _settings if path.endswith(SETTINGS) else _python
     try:
-        options = replace(request.options, about=request.about.get(path, About()))
+        options = replace(request.options, about=request.about.get(path, About()), path=path)
         text, places = kind(source.text, options, migrate)
         changed = text != source.text
         new = source.encode(text) if changed else source.raw

@@ -40,7 +40,7 @@ WRONG = {
     "GM116": TORCH + "clip_grad_norm_([*a.parameters(), *a.parameters()], 1.0)\n",
     "GM118": TORCH + "optimizer = torch.optim.SGD(ps)\nclip_grad_norm_(optimizer, 1.0)\noptimizer.step()\n",
     "GM119": TORCH + "for i in range(9):\n    loss(i).backward()\n    clip_grad_norm_(model.parameters(), 1.0)\n"
-    "    if i % 3 == 2:\n        optimizer.step()\n",
+    "    if i % 3 == 2:\n        optimizer.step()\n        optimizer.zero_grad()\n",
     "GM120": TORCH + "loss.backward()\nclip_grad_norm_(ps, 1.0)\nclip_grad_norm_(ps, 1.0)\noptimizer.step()\n",
     "GM121": "import lightning as L\nclass M(L.LightningModule):\n    automatic_optimization = False\n"
     "L.Trainer(gradient_clip_val=1.0)\n",
@@ -49,6 +49,19 @@ WRONG = {
     "GM124": TORCH + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nmodel = FSDP(m)\n"
     "clip_grad_norm_(model.parameters(), 1.0)\n",
     "GM125": "import keras\noptimizer = keras.optimizers.Adam(1e-3, clipnorm=0)\n",
+    "GM126": TORCH + "loss.backward()\nfor p in model.parameters():\n    clip_grad_norm_(p, 1.0)\noptimizer.step()\n",
+    "GM127": TORCH + "loss.backward()\nif rank == 0:\n    clip_grad_norm_(model.parameters(), 1.0)\noptimizer.step()\n",
+    "GM128": TORCH + "for i in range(9):\n    optimizer.zero_grad()\n    loss(i).backward()\n    if i % 2:\n"
+    "        clip_grad_norm_(model.parameters(), 1.0)\n    optimizer.step()\n",
+    "GM130": TORCH + "def closure():\n    optimizer.zero_grad()\n    loss.backward()\nclosure()\n"
+    "clip_grad_norm_(model.parameters(), 1.0)\noptimizer.step(closure)\n",
+    "GM131": TORCH + "loss.backward()\nclip_grad_norm_(model.parameters(), 1.0)\nfor p in model.parameters():\n"
+    "    log(p.grad.norm(), 'grad_norm')\noptimizer.step()\n",
+    "GM132": TORCH
+    + "for _ in range(9):\n    loss.backward()\n    clip_grad_norm_(model.parameters(), 1.0)\n    optimizer.step()\n",
+    "GM133": TORCH
+    + "for _ in range(9):\n    loss.backward()\n    if torch.isfinite(clip_grad_norm_(model.parameters(), 1.0)):\n"
+    "        optimizer.step()\n        optimizer.zero_grad()\n",
     "GM113": TORCH + "grads = [g * (max_norm / grad_norm) for g in grads]\n",
 }
 RIGHT = {

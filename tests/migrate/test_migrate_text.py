@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,8 @@ def test_the_options_reach_the_codemod(folder: Path, monkeypatch: pytest.MonkeyP
     assert migrate("a.py", *words.split()) == 0
     sources, select = frozenset({"torch", "keras"}), frozenset({"GT1", "GK"})
     switches = {"annotate": True, "allow_semantic_change": True, "strict": True}
-    assert seen == [Options(), Options("jax", sources, select, frozenset({"GM107"}), **switches)]
+    other = Options("jax", sources, select, frozenset({"GM107"}), **switches)
+    assert [replace(one, path="") for one in seen] == [Options(), other]
 
 
 def test_excluded_files_are_not_read(folder: Path) -> None:

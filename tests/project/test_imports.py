@@ -66,7 +66,7 @@ ROOMS: dict[str, set[str]] = {
     "natives": {"core", "dialects", "dropins"},
     "explain": {"core", "natives"},
     "rounds": set(),
-    "source": {"core", "natives"},
+    "source": {"core", "natives", "rounds"},
     "lint": {"core", "source"},
     "migrate": {"core", "dialects", "natives", "source"},
     "doctor": {"core", "steps"},

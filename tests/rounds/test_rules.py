@@ -58,9 +58,11 @@ CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
     ),
     "a NaN that stays": (
         "GM133",
-        [BACK, CLIP, BACK, CLIP, replace(STEP, tests=frozenset({LOG}))],
+        [BACK, CLIP, BACK, CLIP, replace(STEP, tests=frozenset({LOG})), ZERO],
         [BACK, CLIP, ZERO, BACK, CLIP, replace(STEP, tests=frozenset({LOG}))],
     ),
+    "updates": ("GM108", [BACK, STEP, replace(CLIP, is_late=True)], [BACK, CLIP, STEP]),
+    "a result that is dropped": ("GM105", [BACK, replace(CLIP, is_dropped=True), STEP], [BACK, CLIP, STEP]),
     "twice": ("GM120", [BACK, CLIP, replace(CLIP, where=7), STEP], [BACK, CLIP, replace(CLIP, where=7, kind="value"), STEP]),
     "an optimizer that clips": ("GM120", [BACK, CLIP, replace(STEP, clip="`Adam`")], [BACK, CLIP, STEP]),
     "each parameter": ("GM126", [BACK, replace(CLIP, is_loop=True), STEP], [BACK, CLIP, STEP]),
@@ -103,7 +105,9 @@ def test_a_mistake_is_found_and_its_mend_is_not(name: str) -> None:
     assert codes(right) == set()
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - {"each parameter", "one process", "steps between", "a closure"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(CASES) - {"each parameter", "one process", "steps between", "a closure", "updates"})
+)
 def test_what_concerns_unknown_gradients_of_several_optimizers_is_no_alarm(name: str) -> None:
     events = [replace(x, params=UNKNOWN) for x in CASES[name][1]]
     assert codes([replace(STEP, params=UNKNOWN, optimizer="other"), *events]) == set()

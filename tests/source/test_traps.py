@@ -309,7 +309,6 @@ SILENT = {
         TORCH + "d_loss.backward()\nd_optimizer.step()\ng_loss.backward()\n" + CLIP + "g_optimizer.step()\n",
         TORCH + "scheduler.step()\nstate = env.step(action)\nloss.backward()\n" + CLIP + "optimizer.step()\n",
         TORCH + f"for b in data:\n    if ready:\n        {CLIP}        optimizer.step()\n    loss(b).backward()\n",
-        TORCH + f"def clip():\n    {CLIP}def step():\n    loss.backward()\n    optimizer.step()\n    clip()\n",
         TORCH + "loss.backward()\n" + CLIP + "dist.all_reduce(loss)\noptimizer.step()\n",
         OPTAX + "optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))\n",
         OPTAX + "optax.named_chain(('c', optax.clip(1.0)), ('o', optax.adam(1e-3)))\n",

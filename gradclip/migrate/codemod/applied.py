@@ -14,7 +14,7 @@ from gradclip.source.codes import CODES
 from gradclip.source.found import ApiCall, Decision, Finding, family, manual, unchanged
 from gradclip.source.sites.calls import look_alike, only_measures
 from gradclip.source.source import Edit
-from gradclip.source.traps import OF_THE_NATIVE
+from gradclip.source.traps import OF_THE_NATIVE, steps
 
 __all__ = ["applied"]
 
@@ -25,6 +25,9 @@ def applied(found: ApiCall) -> Decision:
     alike = look_alike(found)
     if alike:
         return unchanged(found.call, "GM112", alike, api)
+    said = steps.check(found) if only_measures(found) else None
+    if said is not None:
+        return manual(found.call, said, api)
     if options.to == "gradclip" and not options.norms and only_measures(found):
         return unchanged(found.call, "GM005", api=api)
     native = options.to == family(api.framework)

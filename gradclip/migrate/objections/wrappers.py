@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import libcst as cst
 
@@ -87,9 +88,27 @@ def _finding(whose: str, own: str, found: ApiCall) -> Finding:
 
 def _is_accelerated(found: ApiCall) -> bool:
     """Whether an ``accelerator.backward(loss)`` can make the gradients: in another function, or before the clip."""
-    source, flow = found.context.source, found.context.flow
+    source = found.context.source
     calls = _accelerators(source)
-    return any(source.function(call) is not source.function(found.call) or flow.meets(call, found.call) for call in calls)
+    return any(
+        source.function(call) is not source.function(found.call) or _can_meet(call, found.call, source) for call in calls
+    )
+
+
+def _can_meet(call: cst.Call, other: cst.Call, source: Source) -> bool:
+    """Whether two calls can run in one step: no branch, and no test with another value, keeps them apart."""
+    here, there = (dict(_said(node, source)) for node in (call, other))
+    return source.excluding(call, other) is None and all(there.get(test, holds) is holds for test, holds in here.items())
+
+
+def _said(node: cst.Call, source: Source) -> Iterator[tuple[str, bool]]:
+    """The tests around a node, each with its value there."""
+    for test, holds in source.tests(node):
+        negated = isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not)
+        yield (
+            source.one_line(test.expression if isinstance(test, cst.UnaryOperation) and negated else test),
+            holds is not negated,
+        )
 
 
 @once

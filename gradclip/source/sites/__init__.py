@@ -17,7 +17,6 @@ from gradclip.natives import BY_NAME, Kind
 from gradclip.source.bind import keyword
 from gradclip.source.byhand import clamps, likely, norms
 from gradclip.source.codes import wanted
-from gradclip.source.flow import Flow
 from gradclip.source.found import ApiCall, Context, Decision, manual
 from gradclip.source.gradients import Gradients
 from gradclip.source.model import Migrated, Options, Site, SourceError
@@ -25,7 +24,7 @@ from gradclip.source.resolve import Resolver
 from gradclip.source.settings import KEYS
 from gradclip.source.sites import calls, configuration, libraries, mentions
 from gradclip.source.source import Source, last_name, target_names
-from gradclip.source.traps import PLACES
+from gradclip.source.traps import PLACES, steps
 from gradclip.source.values import Values
 
 __all__ = ["decided", "linted", "read", "site"]
@@ -94,7 +93,6 @@ def _context(source: Source, options: Options) -> Context:
         resolver,
         values,
         gradients,
-        Flow(source, gradients),
         options,
         mentions.replacements(source, resolver),
     )
@@ -104,9 +102,14 @@ def decided(
     context: Context, decide: Callable[[ApiCall | clamps.ByValue | norms.ByNorm], Sequence[Decision]]
 ) -> list[Decision]:
     """The decisions that the user selected, in the order of the text; ``decide`` says what becomes of a clip."""
+    places = [*_found(context)]
+    calls = frozenset(one.call for one in places if isinstance(one, ApiCall))
     mistakes = [manual(node, finding) for check in PLACES for node, finding in check(context)]
+    told = {(one.node, one.code) for one in mistakes}
+    others = [manual(*one) for one in steps.elsewhere(context, calls)]
+    mistakes += [one for one in others if (one.node, one.code) not in told]
     named = {one.node for one in mistakes}
-    for found in _found(context):
+    for found in places:
         decisions = [found] if isinstance(found, Decision) else decide(found)
         mistakes += [one for one in decisions if one.node not in named]
     mistakes += likely.named(context, mistakes)

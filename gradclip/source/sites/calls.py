@@ -12,7 +12,7 @@ from gradclip.natives.targets import targets
 from gradclip.source.bind import BindError, bind, keyword, literal
 from gradclip.source.found import ApiCall, Context, Decision, Finding, manual, unchanged
 from gradclip.source.resolve import Names
-from gradclip.source.traps import MISTAKES
+from gradclip.source.traps import MISTAKES, steps
 from gradclip.source.traps.limits import clips_nothing
 
 __all__ = ["call", "look_alike", "mistakes", "only_measures"]
@@ -43,6 +43,7 @@ def mistakes(found: ApiCall) -> list[Decision]:
     if look_alike(found):
         return []
     findings = [finding for check in MISTAKES if (finding := check(found)) is not None]
+    findings += [one for one in steps.findings(found) if one.code not in {other.code for other in findings}]
     if not findings:
         return [unchanged(found.call, "GM005" if only_measures(found) else "GM001", api=found.api)]
     made = [manual(found.call, finding, found.api) for finding in sorted(findings, key=lambda one: one.code)]

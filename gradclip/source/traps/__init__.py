@@ -9,15 +9,12 @@ import libcst as cst
 from gradclip.source.found import ApiCall, Context, Finding
 from gradclip.source.traps import (
     amp,
-    frequency,
     iterators,
     limits,
     nones,
     optax,
-    order,
     paddle,
     params,
-    replicas,
     results,
     shards,
     shared,
@@ -40,13 +37,9 @@ MISTAKES: tuple[Check, ...] = (
     results.check_copy,
     unused.check,
     iterators.check,
-    amp.check,
-    order.check,
     optax.check,
-    frequency.check,
     params.check,
     twice.check,
-    replicas.check,
     nones.check,
     results.check_norm,
     shards.check,
@@ -55,6 +48,5 @@ MISTAKES: tuple[Check, ...] = (
 #: mistakes in other places than a call of the table: the finding at each place
 PLACES: tuple[Callable[[Context], Iterator[tuple[cst.CSTNode, Finding]]], ...] = (
     trainers.ignored,
-    frequency.under_accumulate,
     amp.by_hand_in_lightning,
 )

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from itertools import islice, takewhile
 
 import libcst as cst
 
 from gradclip.natives import Kind
 from gradclip.source.bind import literal
-from gradclip.source.found import ApiCall, Context, Finding
-from gradclip.source.objects import maker, owners
+from gradclip.source.found import ApiCall, Finding
+from gradclip.source.objects import maker
 from gradclip.source.source import Source, last_name, once, receiver, target_names, words
 
 __all__ = ["check"]
 
 _OF_A_MODULE = words("parameters named_parameters")
 _OF_AN_OPTIMIZER = words("step zero_grad clear_grad add_param_group")
-_MOST = 20  #: so many steps after a clip are read
 
 
 def check(found: ApiCall) -> Finding | None:
-    """A model or an optimizer in place of parameters; another model's parameters; one of several groups."""
+    """A model or an optimizer in place of parameters; one of several groups."""
     tensors = found.tensors
     if found.api.kind is not Kind.IN_PLACE or tensors is None:
         return None
-    return _object(found, tensors) or _group(found, tensors) or _other_model(found, tensors)
+    return _object(found, tensors) or _group(found, tensors)
 
 
 def _object(found: ApiCall, tensors: cst.BaseExpression) -> Finding | None:
@@ -95,37 +93,3 @@ def _groups(made: cst.Call | None) -> int:
     first = made.args[0].value if made is not None and made.args else None
     elements = first.elements if isinstance(first, cst.List) else ()
     return sum(isinstance(element.value, cst.Dict) for element in elements)
-
-
-def _other_model(found: ApiCall, tensors: cst.BaseExpression) -> Finding | None:
-    """A clip of ``actor``, and a step of an optimizer of ``critic`` alone, where another optimizer has ``actor``."""
-    context, flow = found.context, found.context.flow
-    source = context.source
-    module = receiver(tensors, "parameters")
-    if module is None or source.code(module) not in _owned(context):
-        return None
-    steps = list(takewhile(lambda event: event.kind == "step", islice(flow.after(found.call, "step", "backward"), _MOST)))
-    clipped = source.code(module)
-    stepped = [owners(maker(step.of, context), context) if step.of is not None else frozenset() for step in steps]
-    if not steps or any(not names or any(_overlap(clipped, name) for name in names) for names in stepped):
-        return None
-    backward = next(flow.before(found.call, "backward"), None)
-    start = source.start(found.call) if backward is None else backward.start
-    clips = (call for call in source.between(cst.Call, start, steps[-1].start) if "clip" in last_name(call.func))
-    if any(clip is not found.call for clip in clips):
-        return None
-    other = min(stepped[0])
-    reason = f"{source.shown(steps[0].call)} steps the parameters of `{other}`, and the clip gets those of `{clipped}`."
-    return Finding("GM118", reason, f"Clip {other}.parameters().")
-
-
-def _overlap(one: str, other: str) -> bool:
-    """Whether two modules can share parameters: they are the same, or one is an attribute of the other."""
-    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
-
-
-@once
-def _owned(context: Context) -> frozenset[str]:
-    """The modules that have an optimizer of their own."""
-    calls = (call for call in context.source.any(cst.Call) if call.args)
-    return frozenset(name for call in calls for name in owners(call, context))

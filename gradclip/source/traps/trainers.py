@@ -82,8 +82,7 @@ def _deepspeed(found: ApiCall) -> str:
     context, source = found.context, found.context.source
     if "deepspeed" not in context.resolver.modules:
         return ""
-    step = next(context.flow.after(found.call, "step", "backward"), None)
-    of = _engine(found) if step is None else step.of
+    of = _engine(found)
     made = first_of(of, context) if of is not None else None
     if made is None or context.resolver.name(made.func) != "deepspeed.initialize":
         return ""

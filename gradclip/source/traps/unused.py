@@ -9,7 +9,7 @@ import libcst as cst
 from gradclip.natives import BY_NAME, Kind
 from gradclip.natives.model import Applied
 from gradclip.source.found import ApiCall, Context, Finding
-from gradclip.source.objects import updates, uses
+from gradclip.source.objects import applied, updates, uses
 from gradclip.source.source import last_name, once, words
 
 __all__ = ["check"]
@@ -38,14 +38,14 @@ def _dropped(found: ApiCall) -> Finding | None:
             return None
         value = outer
     name = source.target(value)
-    applied = next(found.context.flow.after(found.call, "step"), None)
-    if isinstance(name, cst.Tuple) and found.api.returns_pair and applied is not None:
+    taking = applied(found.call, found.context)
+    if isinstance(name, cst.Tuple) and found.api.returns_pair and taking is not None:
         name = name.elements[0].value
     if not isinstance(name, cst.Name) or name.value.startswith("_") or _is_read(name, found):
         return None
-    if applied is None and source.function(name) is source.module:
+    if taking is None and source.function(name) is source.module:
         return None
-    taken = "" if applied is None else f"; {source.shown(applied.call)} takes others"
+    taken = "" if taking is None else f"; {source.shown(taking)} takes others"
     return Finding("GM105", f"No code reads the clipped gradients, `{name.value}`{taken}.", "Pass them to the optimizer.")
 
 

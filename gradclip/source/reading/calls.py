@@ -1,0 +1,186 @@
+"""Calls: of the project's own functions, of a library's, of methods, of builtins."""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import TYPE_CHECKING
+
+from gradclip.source.reading import functional, gradients, libraries, tests
+from gradclip.source.reading.values import (
+    Bound,
+    Call,
+    Class,
+    Constant,
+    Elements,
+    Function,
+    Gradients,
+    Instance,
+    Library,
+    Made,
+    Table,
+    Thing,
+    Tuple,
+    Value,
+    marks,
+    name_of,
+)
+
+if TYPE_CHECKING:
+    from gradclip.source.reading.machine import Machine
+
+__all__ = ["apply", "call", "unknown"]
+
+_SAME = frozenset({"list", "tuple", "iter", "sorted", "reversed", "set", "enumerate", "tqdm"})
+
+
+def call(machine: Machine, node: ast.Call) -> Value:
+    """The result of a call."""
+    hint, machine.hint = machine.hint, ()
+    func = node.func
+    if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call) and name_of(func.value.func) == "super":
+        return _of_super(machine, func.attr, _arguments(machine, node))
+    target = machine.value(func) if not isinstance(func, ast.Attribute) else None
+    owner = machine.value(func.value) if isinstance(func, ast.Attribute) else None
+    given = _arguments(machine, node)
+    machine.hint = hint
+    if owner is not None and isinstance(func, ast.Attribute):
+        made = _method(machine, owner, func.attr, given)
+    else:
+        made = apply(machine, target or Constant(("None",)), given)
+    machine.hint = ()
+    return made
+
+
+def _arguments(machine: Machine, node: ast.Call) -> Call:
+    args: list[Value] = []
+    given: dict[str, Value] = {}
+    is_starred = False
+    for x in node.args:
+        one = machine.value(x.value if isinstance(x, ast.Starred) else x)
+        if isinstance(x, ast.Starred) and isinstance(one, Tuple):
+            args += one.items
+        else:
+            is_starred |= isinstance(x, ast.Starred) and not isinstance(one, (Elements, Gradients))
+            args.append(one)
+    for keyword in node.keywords:
+        one = machine.value(keyword.value)
+        if keyword.arg is not None:
+            given[keyword.arg] = one
+        elif isinstance(one, Table):
+            given |= {str(key): x for key, x in one.items.items()}
+        else:
+            is_starred = True
+    return Call(node, tuple(args), given, is_starred)
+
+
+def apply(machine: Machine, target: Value, given: Call) -> Value:
+    """The result of calling a value."""
+    if isinstance(target, Function):
+        return machine.enter(target, given.args, given.given, given.node)
+    if isinstance(target, Class):
+        return _instance(machine, target, given)
+    if isinstance(target, Bound):
+        if target.function is not None:
+            return machine.enter(target.function, given.args, given.given, given.node, target.owner)
+        return _method(machine, target.owner, target.name, given)
+    if isinstance(target, Library):
+        return libraries.function(machine, target.name, given)
+    if isinstance(target, Made) and functional.is_derivative(target.name):
+        return functional.differentiated(machine, target, given)
+    if isinstance(target, Instance):
+        method = machine.method(target, "__call__")
+        if method is not None:
+            return machine.enter(method, given.args, given.given, given.node, target)
+    if isinstance(target, Thing) and len(target.token) == 1:
+        built = _builtin(machine, str(target.token[0]), given)
+        if built is not None:
+            return built
+    return unknown(machine, target, given)
+
+
+def unknown(machine: Machine, target: Value, given: Call) -> Value:
+    """The result of a call of which nothing is known: equal calls have equal results."""
+    values = (*given.args, *given.given.values())
+    gradients.logged(machine, (*values, *(Constant((x,), value=x) for x in given.given)))
+    if any(isinstance(x, Gradients) for x in values):
+        return gradients.lost(machine, given)
+    key = (target.token, tuple(x.token for x in values))
+    name = str(target.token[-1]) if target.token else ""
+    said = marks(values) | target.marks - {"process"}
+    for x in values:  # os.environ.get("RANK")
+        said |= tests.marked(x.value) if isinstance(x, Constant) and isinstance(x.value, str) else frozenset()
+    if not values and len(target.token) > 1 and not machine.hint:  # a part of the object: model.get_input_embeddings()
+        return Thing((*target.token[:-1], f"{name}()"), said)
+    if any(gradients.may_be_module(machine, x) for x in values):
+        said |= {"open"}
+    return Thing(machine.fresh(given.node, name, key), said)
+
+
+def _instance(machine: Machine, target: Class, given: Call) -> Value:
+    if machine.is_a(target, ("Optimizer",)):
+        return Made(
+            machine.fresh(given.node), name="torch.optim.Own", args=given.args, given=dict(given.given), node=given.node
+        )
+    return machine.instance(target, given.args, given.given, given.node)
+
+
+def _of_super(machine: Machine, name: str, given: Call) -> Value:
+    owner, cls = machine.scope.owner, machine.scope.cls
+    for base in machine.bases(cls) if isinstance(owner, Instance) and cls is not None else ():
+        method = machine.method(owner, name, base) if isinstance(owner, Instance) else None
+        if method is not None:
+            return machine.enter(method, given.args, given.given, given.node, owner)
+    return Constant(("None",))
+
+
+def _method(machine: Machine, owner: Value, name: str, given: Call) -> Value:
+    """The result of calling a method of an object."""
+    if isinstance(owner, Library):
+        return libraries.function(machine, f"{owner.name}.{name}", given)
+    if isinstance(owner, Instance):
+        if name in owner.fields:
+            return apply(machine, owner.fields[name], given)
+        method = machine.method(owner, name)
+        if method is not None:
+            static = any(getattr(x, "id", "") == "staticmethod" for x in getattr(method.node, "decorator_list", ()))
+            return machine.enter(method, given.args, given.given, given.node, None if static else owner)
+    if isinstance(owner, Class):
+        method = machine.method(Instance(owner.token, of=owner), name)
+        if method is not None:
+            return machine.enter(method, given.args, given.given, given.node)
+    made = libraries.method(machine, owner, name, given)
+    return made if made is not None else unknown(machine, Thing((*owner.token, name), owner.marks), given)
+
+
+def _builtin(machine: Machine, name: str, given: Call) -> Value | None:
+    """The result of a builtin."""
+    first = given.args[0] if given.args else None
+    if name in _SAME and first is not None and isinstance(first, (Elements, Tuple, Gradients)):
+        if name == "enumerate" and isinstance(first, Tuple):
+            return Tuple((), items=tuple(Tuple((), items=(Constant((i,), value=i), x)) for i, x in enumerate(first.items)))
+        return first
+    if name == "filter" and len(given.args) > 1:
+        return given.args[1]
+    if name == "zip":
+        return _zipped(given)
+    if name == "map" and len(given.args) > 1 and isinstance(given.args[1], Gradients):
+        return functional.mapped(machine, given.args[0], given.args[1:], given)
+    if name == "float" and isinstance(first, Constant) and isinstance(first.value, str):
+        return Constant(first.token, value=math.inf if first.value.strip("+").lower().startswith("inf") else first.value)
+    if name == "getattr" and len(given.args) > 1 and isinstance(given.args[1], Constant):
+        return machine.attribute(given.args[0], str(given.args[1].value))
+    return None
+
+
+def _zipped(given: Call) -> Value | None:
+    for x in given.args:
+        if isinstance(x, Gradients):
+            return x
+    if given.args and isinstance(given.args[0], Thing):
+        return Thing(("zip", *given.args[0].token), marks(given.args))
+    sizes = {len(x.items) if isinstance(x, Tuple) else -1 for x in given.args}
+    if len(sizes) == 1 and -1 not in sizes:
+        rows = zip(*(x.items for x in given.args if isinstance(x, Tuple)), strict=True)
+        return Tuple((), items=tuple(Tuple((), items=row) for row in rows))
+    return None

@@ -1,0 +1,330 @@
+"""What an expression stands for."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradclip.rounds import UNKNOWN, Params
+from gradclip.source.reading import calls, gradients, tests
+from gradclip.source.reading.values import (
+    Bound,
+    Constant,
+    Elements,
+    Formula,
+    Function,
+    Gradients,
+    Instance,
+    Library,
+    Made,
+    Table,
+    Thing,
+    Tuple,
+    Value,
+    joined,
+    last_of,
+    marks,
+    name_of,
+    origin,
+    scaled_by,
+)
+
+if TYPE_CHECKING:
+    from gradclip.source.reading.machine import Machine
+
+__all__ = ["attribute", "either", "unpacked", "value"]
+
+_WRAPPED = frozenset({"module", "_orig_mod", "unwrapped"})  #: the model in a wrapper
+_NUMBERS = {"inf": math.inf, "nan": math.nan, "infty": math.inf}
+
+
+def value(machine: Machine, node: ast.expr) -> Value:
+    """The value of an expression."""
+    made = _BY_TYPE.get(type(node))
+    if made is not None:
+        return made(machine, node)
+    marks: frozenset[str] = frozenset()
+    keys: list[object] = []
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            one = value(machine, child)
+            marks |= one.marks
+            keys.append(one.token)
+    return Thing((type(node).__name__, *keys), marks)
+
+
+def _constant(machine: Machine, node: ast.Constant) -> Value:
+    return Constant(("constant", repr(node.value)), value=node.value)
+
+
+def _name(machine: Machine, node: ast.Name) -> Value:
+    found = machine.scope.find(node.id)
+    if found is None:
+        found = Thing((origin(node.id, machine.scope.file.path),), tests.marked(node.id))
+        top = machine.scope
+        while top.outer is not None:
+            top = top.outer
+        top.names[node.id] = found
+    return found
+
+
+def _attribute(machine: Machine, node: ast.Attribute) -> Value:
+    return attribute(machine, value(machine, node.value), node.attr)
+
+
+def attribute(machine: Machine, owner: Value, name: str) -> Value:
+    """An attribute of an object."""
+    if isinstance(owner, Library):
+        if name in _NUMBERS:
+            return Constant((name,), value=_NUMBERS[name])
+        return Library((*owner.token, name), name=f"{owner.name}.{name}")
+    if isinstance(owner, Instance):
+        if name in owner.fields:
+            return owner.fields[name]
+        method = machine.method(owner, name)
+        if method is not None:
+            is_property = any(getattr(x, "id", "") == "property" for x in getattr(method.node, "decorator_list", ()))
+            if is_property:
+                return machine.enter(method, (), {}, method.node, owner)
+            return Bound((*owner.token, name), owner=owner, name=name, function=method)
+        return _of_class(machine, owner, name)
+    if name in _WRAPPED and last_of(owner) in machine.scope.file.modules | {"model", "module"}:
+        return owner
+    if name == "grad" and isinstance(owner, Elements):
+        return Elements(
+            (*owner.token, "grad"), frozenset({"gradient"}), params=owner.params, is_one=owner.is_one, loop=owner.loop
+        )
+    if name == "data" and isinstance(owner, Elements):
+        return owner
+    if name == "param_groups":
+        return Elements((*owner.token, name), params=gradients.of_optimizer(owner), of=owner)
+    if name in ("trainable_variables", "trainable_weights", "variables"):
+        return Elements((*owner.token, name), params=gradients.of_module(owner))
+    marks = owner.marks & {"varies", "open"} | tests.marked(name)
+    if getattr(owner, "is_open", False):
+        marks |= {"open"}
+    if name == "sync_gradients":
+        return gradients.synced(machine, owner)
+    return Thing((*owner.token, name), marks)
+
+
+def _of_class(machine: Machine, owner: Instance, name: str) -> Value:
+    """An attribute that the class itself has."""
+    for one in (owner.of, *machine.bases(owner.of)):
+        for statement in one.node.body:
+            if isinstance(statement, ast.Assign) and any(getattr(x, "id", "") == name for x in statement.targets):
+                return value(machine, statement.value)
+    found = Thing((*owner.token, name), tests.marked(name))
+    owner.fields[name] = found
+    return found
+
+
+def _tuple(machine: Machine, node: ast.Tuple | ast.List | ast.Set) -> Value:
+    items: list[Value] = []
+    for x in node.elts:
+        one = value(machine, x.value if isinstance(x, ast.Starred) else x)
+        items += one.items if isinstance(x, ast.Starred) and isinstance(one, Tuple) else [one]
+    return Tuple(("tuple", *(x.token for x in items)), marks(items), items=tuple(items))
+
+
+def _dict(machine: Machine, node: ast.Dict) -> Value:
+    table = Table(machine.fresh(node, "table"))
+    for key, x in zip(node.keys, node.values, strict=True):
+        one = value(machine, x)
+        if key is None:
+            table.items.update(one.items if isinstance(one, Table) else {})
+        elif isinstance(known := value(machine, key), Constant):
+            table.items[known.value] = one
+    return table
+
+
+def _subscript(machine: Machine, node: ast.Subscript) -> Value:
+    owner, key = value(machine, node.value), value(machine, node.slice)
+    if isinstance(owner, Elements):
+        if isinstance(key, Constant) and key.value in ("params", "parameters"):
+            return Elements(owner.token, params=owner.params, of=owner.of)
+        return Elements((*owner.token, key.token), params=owner.params if owner.of is not None else UNKNOWN, of=owner.of)
+    if isinstance(key, Constant):
+        if isinstance(owner, Table) and key.value in owner.items:
+            return owner.items[key.value]
+        if isinstance(owner, Tuple) and isinstance(key.value, int) and -len(owner.items) <= key.value < len(owner.items):
+            return owner.items[key.value]
+    if isinstance(owner, Gradients):
+        return owner
+    said = tests.marked(key.value) if isinstance(key, Constant) and isinstance(key.value, str) else frozenset[str]()
+    return Thing((*owner.token, "[]", key.token), owner.marks | key.marks | said)
+
+
+def _binary(machine: Machine, node: ast.BinOp) -> Value:
+    left, right = value(machine, node.left), value(machine, node.right)
+    if isinstance(node.op, ast.Add) and (isinstance(left, (Elements, Tuple)) or isinstance(right, Elements)):
+        return joined([left, right])
+    changed = gradients.computed(machine, node, left, right)
+    if changed is not None:
+        return changed
+    marks = left.marks | right.marks
+    if isinstance(node.op, ast.Mod) and not isinstance(left, Constant):  # it differs between the passes
+        return Thing(("Mod", left.token, right.token, tuple(machine.passes)), marks | {"every", "varies"})
+    scaler = scaled_by(left) or scaled_by(right)
+    if scaler:
+        marks |= {scaler}
+    return Thing((type(node.op).__name__, left.token, right.token), marks)
+
+
+def _unary(machine: Machine, node: ast.UnaryOp) -> Value:
+    if isinstance(node.op, ast.Not):
+        return tests.formula(machine, node)
+    one = value(machine, node.operand)
+    if isinstance(one, Constant) and isinstance(one.value, (int, float)) and isinstance(node.op, ast.USub):
+        return Constant(("-", *one.token), value=-one.value)
+    return Thing((type(node.op).__name__, *one.token), one.marks)
+
+
+def _test(machine: Machine, node: ast.BoolOp | ast.Compare) -> Value:
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):  # params or model.parameters()
+        values = [value(machine, x) for x in node.values]
+        if any(isinstance(x, (Elements, Made, Instance, Gradients)) for x in values):
+            return next(x for x in values if isinstance(x, (Elements, Made, Instance, Gradients)))
+    made = tests.formula(machine, node)
+    if not made.token:
+        made.token = (made.op, *(x.token for x in made.parts))
+        made.marks = marks(made.parts)
+    return made
+
+
+def _chosen(machine: Machine, node: ast.IfExp) -> Value:
+    test = tests.formula(machine, node.test)
+    known = tests.known(test)
+    if known is not None:
+        return value(machine, node.body if known else node.orelse)
+    if machine.scope.file.matters(node):
+        truth = tests.decided(machine, test, default=True)
+        mark = len(machine.conditions)
+        machine.conditions += tests.conditions(machine, test, truth)
+        made = value(machine, node.body if truth else node.orelse)
+        del machine.conditions[mark:]
+        return made
+    return either(value(machine, node.body), value(machine, node.orelse))
+
+
+def _lambda(machine: Machine, node: ast.Lambda) -> Value:
+    return Function((origin("lambda", id(node)),), node=node, scope=machine.scope)
+
+
+def _comprehension(machine: Machine, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> Value:
+    """A list made in a loop: of parameters, or of gradients."""
+    first = node.generators[0]
+    listed = value(machine, first.iter)
+    before = dict(machine.scope.names)
+    one = listed
+    if isinstance(listed, Elements):
+        one = Elements((*listed.token, "one"), params=listed.params, is_one=True, loop=id(node), of=listed.of)
+    elif isinstance(listed, Gradients):
+        one = Gradients(listed.token, history=listed.history, is_one=True, is_update=listed.is_update)
+    elif isinstance(listed, Tuple) and listed.items and len(listed.items) <= 4 and len(node.generators) == 1:
+        return Tuple(("list",), items=tuple(_each(machine, first.target, x, node.elt) for x in listed.items))
+    else:
+        one = Thing((*listed.token, "each", *machine.passes), frozenset({"varies"}))
+    machine.bind(first.target, one)
+    for more in node.generators[1:]:
+        inner = value(machine, more.iter)
+        if isinstance(inner, Elements):
+            inner = Elements((*inner.token, "one"), params=inner.params, is_one=True, loop=id(node))
+        machine.bind(more.target, inner)
+    made = value(machine, node.elt)
+    machine.scope.names = before
+    if isinstance(made, Tuple) and made.items and isinstance(made.items[0], Gradients):
+        made = made.items[0]
+    if isinstance(made, Gradients):
+        return Gradients(made.token, history=made.history, is_update=made.is_update)
+    if isinstance(made, Elements):
+        if any(x.ifs for x in node.generators) and not all(_is_harmless(x) for g in node.generators for x in g.ifs):
+            return Elements((*made.token, id(node)), made.marks, params=Params(made.params.known, is_all=False))
+        return Elements(made.token, made.marks, params=made.params)
+    return Thing(("list", *made.token), made.marks)
+
+
+def _is_harmless(test: ast.expr) -> bool:
+    """Whether a test leaves out parameters without a gradient only: ``if p.requires_grad``, ``if p.grad is not None``."""
+    return any(isinstance(x, ast.Attribute) and x.attr in ("grad", "requires_grad") for x in ast.walk(test))
+
+
+def _each(machine: Machine, target: ast.expr, one: Value, element: ast.expr) -> Value:
+    machine.bind(target, one)
+    return value(machine, element)
+
+
+def _walrus(machine: Machine, node: ast.NamedExpr) -> Value:
+    made = value(machine, node.value)
+    machine.bind(node.target, made)
+    return made
+
+
+def _starred(machine: Machine, node: ast.Starred) -> Value:
+    return value(machine, node.value)
+
+
+def _await(machine: Machine, node: ast.Await) -> Value:
+    return value(machine, node.value)
+
+
+def either(one: Value, other: Value) -> Value:
+    """One of two values: what both say of it, and the one that is something where the other is None."""
+    if one is other or one.token == other.token:
+        return one
+    for first, second in ((one, other), (other, one)):
+        if isinstance(second, Constant) and (second.value is None or second.value is False) and not isinstance(first, Constant):
+            return first
+        if isinstance(second, Constant) and second.value is True and isinstance(first, Formula):
+            return first
+    if isinstance(one, Made) and isinstance(other, Made) and type(one) is type(other):
+        mine, theirs = (gradients.of_optimizer(x) for x in (one, other))
+        if mine == theirs and mine.known:
+            return one
+    if isinstance(one, Gradients) and isinstance(other, Gradients):
+        return one if len(one.history) >= len(other.history) else other
+    if isinstance(one, Elements) and isinstance(other, Elements):
+        if one.params == other.params:
+            return one
+        return Elements(("either", one.token, other.token), params=Params(one.params.known | other.params.known, is_all=False))
+    return Thing((origin(last_of(one), (one.token, other.token)),), one.marks | other.marks)
+
+
+def unpacked(machine: Machine, one: Value, target: ast.Tuple | ast.List) -> Sequence[Value]:
+    """The parts of a value for the targets of an assignment."""
+    count = len(target.elts)
+    if isinstance(one, Tuple) and len(one.items) == count:
+        return one.items
+    if isinstance(one, Elements) and one.is_one:  # for name, param in model.named_parameters()
+        return [*(Thing((*one.token, i)) for i in range(count - 1)), one]
+    if isinstance(one, Gradients):  # for grad, variable in zip(grads, variables)
+        return [one, *(Thing((*one.token, i)) for i in range(count - 1))]
+    names = [name_of(x) for x in target.elts]
+    return [Thing((origin(name, (one.token, i)),), one.marks | tests.marked(name)) for i, name in enumerate(names)]
+
+
+_BY_TYPE: dict[type[ast.expr], Callable[[Machine, Any], Value]] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.Tuple: _tuple,
+    ast.List: _tuple,
+    ast.Set: _tuple,
+    ast.Dict: _dict,
+    ast.Subscript: _subscript,
+    ast.BinOp: _binary,
+    ast.UnaryOp: _unary,
+    ast.BoolOp: _test,
+    ast.Compare: _test,
+    ast.IfExp: _chosen,
+    ast.Lambda: _lambda,
+    ast.ListComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.NamedExpr: _walrus,
+    ast.Starred: _starred,
+    ast.Await: _await,
+    ast.Call: calls.call,
+}

@@ -1,0 +1,324 @@
+"""Gradients that are values: TensorFlow's tapes, JAX, optax, Keras. Each has its history, which is a round at a step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gradclip.core.rule import Scope
+from gradclip.natives import BY_NAME, KEYWORDS, Kind, Native
+from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Event, Params, Reduce, Step, Unscale
+from gradclip.source.reading.values import (
+    SCALED,
+    Bound,
+    Call,
+    Constant,
+    Function,
+    Gradients,
+    Library,
+    Made,
+    Thing,
+    Tuple,
+    Value,
+    parameters,
+    scaled_by,
+)
+
+if TYPE_CHECKING:
+    from gradclip.source.reading.machine import Machine
+
+__all__ = ["clip", "differentiated", "function", "is_derivative", "mapped", "method"]
+
+_DERIVATIVE = re.compile(r"(^|\.)(filter_)?(value_and_)?grad$")
+_MAPS = re.compile(r"(tree_map|tree\.map|tree_util\.tree_map|map_structure|multimap)$")
+_REDUCES = re.compile(r"(^|\.)(pmean|psum|all_reduce|allreduce|all_reduce_sum|batch_reduce)$")
+#: optax's functions that make updates of gradients
+_OPTIMIZER = re.compile(
+    r"optax\.(\w+\.)?(scale_by_\w+|adam\w*|sgd|noisy_sgd|rmsprop|adagrad|adadelta|adafactor|lion|lamb|lars|novograd|nadam\w*|"
+    r"radam|yogi|sm3|fromage|adabelief|amsgrad|rprop|lbfgs|sign_sgd|optimistic_\w+|adan|muon|prodigy|sophia)$"
+)
+_LONG = 12  #: events of gradients that are values
+_RUNS = frozenset({"run", "experimental_run_v2", "call_for_each_replica"})
+_APPLIES = frozenset({"apply_gradients", "apply"})  #: `apply` since Keras 3
+_EVERY = Condition("MultiSteps", kind="every", text="`MultiSteps` has seen all passes")
+
+
+def _about(machine: Machine, given: Call) -> dict[str, Any]:
+    return machine.about(given.node)
+
+
+def _made(one: Gradients, *events: Event, is_update: bool = False) -> Gradients:
+    """Gradients after more has happened to them."""
+    return Gradients(one.token, history=(*one.history, *events), is_one=one.is_one, is_update=one.is_update or is_update)
+
+
+# ---- how they are made ---------------------------------------------------------------------------------------------------
+
+
+def is_derivative(name: str) -> bool:
+    """Whether a function makes one that returns gradients: ``jax.value_and_grad``."""
+    return _DERIVATIVE.search(name) is not None
+
+
+def differentiated(machine: Machine, made: Made, given: Call) -> Value:
+    """The result of ``jax.value_and_grad(loss)(params)``."""
+    of = given.args[0] if given.args else None
+    loss = made.args[0] if made.args else None
+    scaler = ""
+    if isinstance(loss, Function):
+        result = machine.enter(loss, given.args, given.given, given.node)
+        first = result.items[0] if isinstance(result, Tuple) and result.items else result
+        scaler = scaled_by(first)[len(SCALED) :]
+    params = Params(unseen=frozenset({of.token})) if of is not None else UNKNOWN
+    event = Backward(**_about(machine, given), params=params, scaler=scaler)
+    grads = Gradients(machine.fresh(given.node, "grads", len(machine.taken)), history=(event,))
+    rest = Thing((*grads.token, "value"), frozenset({"varies"}))
+    if "value_and" in made.name:
+        return Tuple((), items=(rest, grads))
+    aux = made.given.get("has_aux")
+    return Tuple((), items=(grads, rest)) if isinstance(aux, Constant) and aux.value else grads
+
+
+def _of_tape(machine: Machine, given: Call) -> Value | None:
+    """``tape.gradient(loss, variables)``."""
+    loss, of = given.get(0, "target"), given.get(1, "sources")
+    if loss is None or of is None:
+        return None
+    event = Backward(**_about(machine, given), params=parameters(of), scaler=scaled_by(loss)[len(SCALED) :])
+    return Gradients(machine.fresh(given.node, "grads", len(machine.taken)), history=(event,))
+
+
+# ---- what clips them -----------------------------------------------------------------------------------------------------
+
+
+def clip(machine: Machine, native: Native, given: Call) -> Value | None:
+    """``tf.clip_by_global_norm(grads, limit)``; None for a call that clips no gradients."""
+    of = given.args[0] if given.args else next(iter(given.given.values()), None)
+    if isinstance(of, Tuple):
+        of = next((x for x in of.items if isinstance(x, Gradients)), of)
+    of = _taken_for(of)
+    if of is None or not native.dialect:
+        return None
+    names = list(native.signature.parameters)
+    event = _clip(native, given.get(names.index(native.limit), native.limit), of, **_about(machine, given))
+    made = _made(of if len(of.history) < _LONG else Gradients(of.token), event)
+    made.after = len(machine.taken)
+    machine.changes.append(made)
+    return Tuple((), items=(made, Thing((*made.token, "norm"), frozenset({"norm"})))) if native.returns_pair else made
+
+
+def _taken_for(of: Value | None) -> Gradients | None:
+    """Gradients, also those of which only their clip says that they are some."""
+    if isinstance(of, Gradients):
+        return of
+    return Gradients(of.token) if isinstance(of, Thing) and of.token else None
+
+
+def _whose(of: Gradients) -> Params:
+    """The parameters of gradients, or what identifies gradients whose origin is not known."""
+    backward = of.backward
+    return backward.params if backward is not None else Params(unseen=frozenset({of.token}))
+
+
+def _clip(native: Native, limit: Value | None, of: Gradients, **about: Any) -> Clip:
+    kinds = {Scope.VALUE: "value", Scope.GLOBAL: "norm"}
+    kind = kinds.get(native.rule().scope, "each") if native.dialect else "norm"
+    value = limit.value if isinstance(limit, Constant) and isinstance(limit.value, (int, float)) else None
+    return Clip(**about, returns=True, params=_whose(of), kind=kind, limit=value, is_late=of.is_update)
+
+
+def _is_clip(link: Value) -> Native | None:
+    """The native of a transformation of a chain."""
+    if not isinstance(link, Made):
+        return None
+    native = BY_NAME.get(link.name)
+    if native is None and link.name.endswith("gradient_transformation"):
+        return next(x for x in BY_NAME.values() if x.names[0] == "optax.clip_by_global_norm")
+    return native if native is not None and native.kind is Kind.OBJECT and native.framework == "optax" else None
+
+
+def _links(made: Value) -> Iterator[Value]:
+    """The transformations of a chain, in order."""
+    if isinstance(made, Made) and made.name.rpartition(".")[2] in ("chain", "named_chain"):
+        for link in (*made.args, *(x for _, x in sorted(made.given.items()))):
+            part = link.items[-1] if isinstance(link, Tuple) and link.items else link
+            yield from _links(part)
+    else:
+        yield made
+
+
+def _updated(machine: Machine, owner: Value, of: Gradients, given: Call) -> Value:
+    """``transformation.update(grads, state, params)``."""
+    result = of
+    for link in _links(owner):
+        native = _is_clip(link)
+        if native is not None and isinstance(link, Made) and link.node is not None:
+            about = {**_about(machine, given), "where": link.where, "text": link.text}
+            limit = link.args[0] if link.args else None
+            limit = limit.args[0] if isinstance(limit, Made) and limit.args else limit  # of gradclip's rule
+            event = _clip(native, limit, result, **about)
+            result = _made(result, event)
+            if event.is_late:
+                machine.taken.append(result.history)
+            else:
+                machine.changes.append(result)
+        elif isinstance(link, Made) and link.name.endswith("MultiSteps") and link.args:
+            result = _accumulated(machine, link.args[0], result, given)
+        elif (isinstance(link, Made) and _OPTIMIZER.match(link.name)) or not isinstance(link, Made):
+            result = _stepped(machine, link, result, given)
+    return Tuple((), items=(result, Thing((*of.token, "state"))))
+
+
+def _accumulated(machine: Machine, inner: Value, of: Gradients, given: Call) -> Gradients:
+    """``MultiSteps(inner)``: the inner transformation gets the mean of several passes."""
+    outer = [x for x in of.history if isinstance(x, Clip)]
+    again = Gradients(of.token, history=(*of.history, *of.history) if outer else of.history)
+    before = len(machine.conditions)
+    machine.conditions.append(_EVERY)
+    made = _updated(machine, inner, again, given)
+    del machine.conditions[before:]
+    return made.items[0] if isinstance(made, Tuple) and isinstance(made.items[0], Gradients) else of
+
+
+def _stepped(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gradients:
+    """An optimizer takes gradients; those that it has made itself it does not take again."""
+    if of.is_update:
+        return of
+    about = _about(machine, given)
+    params, history = _whose(of), of.history
+    if machine.replicas and not any(isinstance(x, Reduce) for x in history) and not _keeps_apart(given):
+        history = (*history, Reduce(**about, params=params))
+    step = Step(**about, params=params, optimizer=owner.token, clip=_own(owner))
+    machine.taken.append((*history, step))
+    return _made(of, step, is_update=True)
+
+
+def _own(owner: Value) -> str:
+    """The clip that an optimizer of Keras has itself, as it is shown; "" if it has none."""
+    if not isinstance(owner, Made):
+        return ""
+    if owner.name.startswith("gradclip") and owner.name.endswith("clipped"):
+        return owner.text
+    keywords = [native.keyword for native in KEYWORDS.get(owner.name, ())]
+    on = [x for x in keywords if x in owner.given and not _is_off(owner.given[x])]
+    return f"{owner.text} with `{on[0]}`" if on else ""
+
+
+def _is_off(value: Value) -> bool:
+    return isinstance(value, Constant) and not value.value
+
+
+def _keeps_apart(given: Call) -> bool:
+    """``experimental_aggregate_gradients=False`` or ``skip_gradients_aggregation=True``: the program has summed."""
+    names = {"experimental_aggregate_gradients": False, "skip_gradients_aggregation": True}
+    return any(isinstance(x := given.given.get(name), Constant) and x.value is value for name, value in names.items())
+
+
+def mapped(machine: Machine, target: Value, args: Sequence[Value], given: Call) -> Value:
+    """A function applied to each gradient."""
+    one = next((x for x in args if isinstance(x, Gradients)), None)
+    if one is None:
+        return Thing(machine.fresh(given.node, "tree"))
+    element = Gradients(one.token, history=one.history, is_one=True, is_update=one.is_update)
+    made = machine.apply(target, Call(given.node, tuple(element if x is one else x for x in args), {}))
+    return Gradients(made.token, history=made.history, is_update=one.is_update) if isinstance(made, Gradients) else one
+
+
+# ---- functions and methods -----------------------------------------------------------------------------------------------
+
+
+def function(machine: Machine, name: str, given: Call) -> Value | None:
+    """The result of a library's function of gradients; None if nothing is known of it."""
+    first = given.args[0] if given.args else None
+    if is_derivative(name) and isinstance(first, (Function, Bound, Thing)) and "torch" not in name:
+        return Made((name, *first.token), name=name, args=given.args, given=dict(given.given), node=given.node)
+    if _MAPS.search(name) and first is not None:
+        return mapped(machine, first, given.args[1:], given)
+    grads = next((x for x in given.args if isinstance(x, Gradients)), None)
+    if grads is None:
+        return None
+    if _REDUCES.search(name):
+        made = _made(grads, Reduce(**_about(machine, given), params=_whose(grads)))
+        if any(isinstance(x, Clip) for x in grads.history):  # in any program, whatever takes them
+            machine.taken.append(made.history)
+        return made
+    if name.endswith("apply_updates"):
+        if not grads.is_update:
+            _stepped(machine, Library((name,), name=name), grads, given)
+        return Thing((*grads.token, "params"))
+    if name.rpartition(".")[2] in ("cast", "convert_to_tensor", "stop_gradient", "device_get", "asarray", "identity"):
+        return grads
+    return None
+
+
+def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | None:
+    """The result of a method that takes or makes gradients; None if nothing is known of it."""
+    if name == "gradient":
+        return _of_tape(machine, given)
+    first = given.args[0] if given.args else None
+    if name in ("get_scaled_loss", "scale_loss") and first is not None and _scales(owner, name):
+        text = machine.shown(given.node)[1:-1]
+        return Thing((*first.token, "scaled"), first.marks | {f"{SCALED}{text}"})
+    if name in _RUNS and isinstance(first, (Function, Bound)):
+        inner = given.get(1, "args")
+        machine.replicas += 1
+        made = machine.apply(first, Call(given.node, inner.items if isinstance(inner, Tuple) else (), {}))
+        machine.replicas -= 1
+        return made
+    grads = _grads(given)
+    if grads is None and name == "update" and first is not None and _is_clip(owner) is not None:
+        grads = _taken_for(first)
+    if grads is None and name in _APPLIES and isinstance(first, Thing) and first.token[:1] == ("zip",):
+        grads = Gradients(tuple(first.token[1:]))
+    if grads is None:
+        return None
+    if name in ("get_unscaled_gradients", "unscale_gradients"):
+        return _made(grads, Unscale(**_about(machine, given), params=UNKNOWN))
+    if name == "update":
+        return _updated(machine, owner, grads, given)
+    if name in _APPLIES:
+        tx = owner.given.get("tx") if isinstance(owner, Made) else None
+        if tx is not None:
+            _updated(machine, tx, grads, given)
+        else:
+            _stepped(machine, owner, grads, given)
+        return owner
+    if name in _MAPS_OF_GRADIENTS:
+        return grads
+    return None
+
+
+_MAPS_OF_GRADIENTS = frozenset({"astype", "numpy", "copy", "reshape", "all_reduce", "reduce"})
+
+
+def _grads(given: Call) -> Gradients | None:
+    values: Sequence[Value] = (*given.args, *given.given.values())
+    return next((x for x in values if isinstance(x, Gradients)), None)
+
+
+def _scales(owner: Value, name: str) -> bool:
+    """Whether an optimizer scales the loss: Keras 3's ``scale_loss`` does so only in a ``LossScaleOptimizer``."""
+    return name == "get_scaled_loss" or (isinstance(owner, Made) and owner.name.endswith("LossScaleOptimizer"))
+
+
+def dropped(machine: Machine) -> Iterator[tuple[Event, ...]]:
+    """The rounds of clips whose result no step takes, though a step takes the gradients."""
+    later = {id(x) for made in machine.changes for x in made.history[:-1]}
+    for made in machine.changes:
+        if id(made.history[-1]) in later:
+            continue  # they are clipped again
+        clips = [x for x in made.history if isinstance(x, Clip)]
+        sources = [x for x in made.history if isinstance(x, Backward)]
+        if any(any(x is clips[-1] for x in taken) for taken in machine.taken):
+            continue
+        for number, taken in enumerate(machine.taken):
+            step = taken[-1]
+            is_same = any(x is sources[0] for x in taken) if sources else clips[-1].params.meets(step.params) is True
+            if is_same and isinstance(step, Step):
+                is_late = number < made.after
+                yield (*sources[:1], step, clips[-1]) if is_late else (*sources[:1], replace(clips[-1], is_dropped=True), step)
+                break
+        else:
+            yield made.history

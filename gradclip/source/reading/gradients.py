@@ -1,0 +1,343 @@
+"""The events of gradients that parameters hold: backward, unscale, clip, step, zero. And whose parameters they are."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gradclip.natives import Native
+from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Measure, Params, Reduce, Step, Unscale, Write, Zero
+from gradclip.source.reading.values import (
+    SCALED,
+    Bound,
+    Call,
+    Constant,
+    Context,
+    Elements,
+    Function,
+    Gradients,
+    Instance,
+    Made,
+    Table,
+    Thing,
+    Tuple,
+    Value,
+    last_of,
+    parameters,
+    scaled_by,
+)
+
+if TYPE_CHECKING:
+    from gradclip.source.reading.machine import Machine
+
+__all__ = [
+    "backward",
+    "clip",
+    "compared",
+    "computed",
+    "is_optimizer",
+    "is_scaler",
+    "leave_scaled",
+    "logged",
+    "lost",
+    "measure",
+    "of_module",
+    "of_optimizer",
+    "on_elements",
+    "reduce",
+    "step",
+    "unscale",
+    "written",
+    "zero",
+]
+
+_OPTIMIZER = re.compile(r"opt(im\w*|s|_\w+|\d*|(?-i:[A-Z])\w*)?$|solver|adam|sgd|rmsprop", re.IGNORECASE)
+_SCHEDULER = re.compile(r"sched|warmup|swa|ema$|args|config|cfg", re.IGNORECASE)
+_OPTIMIZERS = re.compile(
+    r"(^|\.)(optim|optimizer|optimizers|optax)\.(\w+\.)*\w+$|(Adam\w*|SGD|RMSprop|Adagrad|LBFGS|Lion|Lamb|Adafactor)$"
+)
+_NO_OPTIMIZER = re.compile(r"sched|\.lr\.|swa_utils|\.clip|clipped$", re.IGNORECASE)
+_WRITES = frozenset({"mul_", "div_", "add_", "sub_", "copy_", "normal_", "masked_fill_", "nan_to_num_"})
+_CLAMPS = frozenset({"clamp_", "clip_"})
+
+
+# ---- whose parameters ----------------------------------------------------------------------------------------------------
+
+
+def of_module(owner: Value) -> Params:
+    """The parameters of a module."""
+    if isinstance(owner, Tuple):
+        return Params.joined(of_module(x) for x in owner.items)
+    if isinstance(owner, Elements):
+        return owner.params
+    if isinstance(owner, Made):
+        return Params(frozenset({owner.token}), is_all=not owner.is_open)
+    if isinstance(owner, Instance):
+        made = (x for x in owner.fields.values() if isinstance(x, (Made, Instance)) and not is_optimizer(None, x))
+        is_open = owner.is_open or any(x.token[: len(owner.token)] != owner.token for x in made)
+        return Params(frozenset({owner.token}), is_all=not is_open)
+    if "open" in owner.marks:  # it may have those of what it was made from
+        return Params(unseen=frozenset({owner.token}))
+    return Params(frozenset({owner.token})) if owner.token else UNKNOWN
+
+
+def of_optimizer(owner: Value | None) -> Params:
+    """The parameters that an optimizer has."""
+    if isinstance(owner, Made):
+        if owner.name.endswith("clipped") and owner.args:
+            return of_optimizer(owner.args[0])
+        given = next((owner.given[x] for x in ("params", "parameters") if x in owner.given), None)
+        given = given if given is not None else (owner.args[0] if owner.args and "paddle" not in owner.name else None)
+        if owner.args and isinstance(owner.args[0], (Elements, Tuple)):
+            given = owner.args[0]
+        found = parameters(given)
+        return Params.joined([found, Params(unseen=frozenset({owner.token}))]) if not found.is_certain else found
+    if isinstance(owner, Tuple):
+        return Params.joined(of_optimizer(x) for x in owner.items)
+    return Params(unseen=frozenset({owner.token})) if owner is not None and owner.token else UNKNOWN
+
+
+def is_optimizer_class(name: str) -> bool:
+    """Whether a library's function makes an optimizer."""
+    return _OPTIMIZERS.search(name) is not None and _NO_OPTIMIZER.search(name) is None
+
+
+def may_be_module(machine: Machine, one: Value) -> bool:
+    """Whether an object may have parameters."""
+    if isinstance(one, (Made, Instance)):
+        return not isinstance(one, Made) or not is_optimizer_class(one.name)
+    if isinstance(one, Tuple):
+        return any(may_be_module(machine, x) for x in one.items)
+    return isinstance(one, Thing) and last_of(one) in machine.scope.file.modules
+
+
+def is_optimizer(machine: Machine | None, owner: Value) -> bool:
+    """Whether an object is an optimizer: by what made it; by its use and its name, if that is unknown."""
+    if isinstance(owner, Made):
+        return is_optimizer_class(owner.name) or owner.name.endswith("clipped")
+    if not isinstance(owner, (Thing, Instance)) or not owner.token or machine is None:
+        return False
+    name = _name(owner)
+    known = name in machine.scope.file.optimizers or name in machine.file.optimizers
+    return (known or _OPTIMIZER.search(name) is not None) and _SCHEDULER.search(name) is None
+
+
+def _name(owner: Value) -> str:
+    """The last name in an identity: ``opt`` of ``self.opt["actor"]``."""
+    names = [str(x) for x in owner.token if (isinstance(x, str) and x.isidentifier()) or hasattr(x, "name")]
+    return names[-1] if names else ""
+
+
+def is_scaler(owner: Value) -> bool:
+    """Whether an object scales the loss."""
+    if isinstance(owner, Made):
+        off = owner.given.get("enabled")
+        return owner.name.endswith("GradScaler") and not (isinstance(off, Constant) and off.value is False)
+    return isinstance(owner, Thing) and "scaler" in _name(owner).lower()
+
+
+# ---- events --------------------------------------------------------------------------------------------------------------
+
+
+def _event(machine: Machine, given: Call) -> dict[str, Any]:
+    return machine.about(given.node)
+
+
+def backward(machine: Machine, loss: Value | None, given: Call) -> Value:
+    """``loss.backward()``."""
+    scaler = scaled_by(loss)[len(SCALED) :] if loss is not None else ""
+    is_local = any(x.kind == "local" for x in machine.contexts)
+    machine.emit(Backward(**_event(machine, given), scaler=scaler, is_local=is_local, is_again=bool(machine.again)))
+    return Constant(("None",))
+
+
+def step(machine: Machine, owner: Value, given: Call, scaler: str = "") -> Value:
+    """``optimizer.step()``."""
+    closure = given.get(0 if not scaler else 1, "closure")
+    if isinstance(closure, (Function, Bound)):
+        machine.again += 1
+        machine.apply(closure, Call(given.node, (), {}))
+        machine.again -= 1
+    last = _in_last(machine)
+    if last is None:
+        return Constant(("None",))
+    event = _event(machine, given)
+    event["tests"] |= last
+    own = f"`{owner.name.rpartition('.')[2]}(...)`" if isinstance(owner, Made) and _clips(owner) else ""
+    key = owner.token
+    machine.emit(Step(**event, params=of_optimizer(owner), optimizer=key, scaler=scaler, clip=own))
+    return Constant(("None",))
+
+
+def _clips(optimizer: Made) -> bool:
+    """Whether an optimizer has a clip of its own."""
+    if optimizer.name.startswith("gradclip") and optimizer.name.endswith("clipped"):
+        return True
+    slot = optimizer.given.get("grad_clip")
+    return isinstance(slot, Made)
+
+
+def synced(machine: Machine, owner: Value) -> Value:
+    """``accelerator.sync_gradients``: true in the last of several passes, in which its optimizers step."""
+    is_accumulating = not isinstance(owner, Made) or any(x.startswith("gradient_accumulation") for x in owner.given)
+    if not is_accumulating:
+        return Constant(("constant", "True"), value=True)
+    return Thing((*owner.token, "sync_gradients", tuple(machine.passes)), frozenset({"synced", "varies"}))
+
+
+def _in_last(machine: Machine) -> frozenset[Condition] | None:
+    """What holds where an optimizer acts: under ``accelerator.accumulate(model)`` in the last of several passes, else None."""
+    context = next((x for x in machine.contexts if x.kind == "accumulate" and x.inner is not None), None)
+    if context is None or context.inner is None:
+        return frozenset()
+    return machine.conditions_if(synced(machine, context.inner), f"`{context.text.rpartition('.')[0]}.sync_gradients`")
+
+
+def zero(machine: Machine, owner: Value, given: Call) -> Value:
+    """``optimizer.zero_grad()``, ``model.zero_grad()``."""
+    if is_optimizer(machine, owner) and _in_last(machine) is None:
+        return Constant(("None",))
+    params = of_optimizer(owner) if is_optimizer(machine, owner) else of_module(owner)
+    machine.emit(Zero(**_event(machine, given), params=params))
+    return Constant(("None",))
+
+
+def unscale(machine: Machine, owner: Value | None, given: Call) -> Value:
+    """``scaler.unscale_(optimizer)``."""
+    machine.emit(Unscale(**_event(machine, given), params=UNKNOWN if owner is None else of_optimizer(owner)))
+    return Constant(("None",))
+
+
+def reduce(machine: Machine, tensors: Value, given: Call) -> None:
+    """``dist.all_reduce(p.grad)``."""
+    if isinstance(tensors, Elements) and "gradient" in tensors.marks:
+        machine.emit(Reduce(**_event(machine, given), params=tensors.params))
+    elif isinstance(tensors, Thing) and tensors.token[-1:] == ("grad",):
+        machine.emit(Reduce(**_event(machine, given)))
+
+
+def clip(machine: Machine, tensors: Value | None, limit: Value | None, given: Call, native: Native | None = None) -> Value:
+    """``clip_grad_norm_(parameters, limit)``."""
+    is_value = (
+        native.is_exact
+        if native is not None and native.dialect
+        else "value" in given.node.func.attr
+        if isinstance(given.node.func, ast.Attribute)
+        else False
+    )
+    params = parameters(tensors)
+    is_loop = isinstance(tensors, Elements) and tensors.is_one and tensors.of is None and "gradient" not in tensors.marks
+    if tensors is not None and not isinstance(tensors, (Elements, Tuple, Table)) and tensors.token:
+        params = Params.joined([params, Params(unseen=frozenset({tensors.token}))])
+    machine.emit(
+        Clip(
+            **_event(machine, given),
+            params=params,
+            kind="value" if is_value else "norm",
+            limit=_limit(limit),
+            is_loop=is_loop,
+            only_measures=isinstance(limit, Constant) and limit.value == math.inf,
+            wants_norm=given.node is not machine.bare,
+        )
+    )
+    return Thing(machine.fresh(given.node, "norm", len(machine.events)), frozenset({"norm", "varies"}))
+
+
+def _limit(limit: Value | None) -> Any:
+    if isinstance(limit, Constant):
+        return limit.value if isinstance(limit.value, (int, float)) else None
+    return limit.token if limit is not None else None
+
+
+# ---- gradients of parameters, one by one ---------------------------------------------------------------------------------
+
+
+def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Value | None:
+    """A method of ``p.grad``."""
+    if "gradient" not in owner.marks:
+        return None
+    event = _event(machine, given)
+    if name == "zero_":
+        machine.emit(Zero(**event, params=owner.params))
+    elif name in _CLAMPS:
+        limit = given.get(1, "max") or given.get(0, "min")
+        machine.emit(Clip(**event, params=owner.params, kind="value", limit=_limit(limit)))
+    elif name in _WRITES:
+        machine.emit(Write(**event, params=owner.params))
+    elif name in ("detach", "detach_", "clone", "float", "to", "abs"):
+        return owner
+    elif name == "norm":
+        return measure(machine, owner.params, given)
+    else:
+        return None
+    return owner
+
+
+def written(machine: Machine, owner: Value, made: Value, target: ast.Attribute) -> None:
+    """``p.grad = made``."""
+    params = owner.params if isinstance(owner, Elements) else UNKNOWN
+    kind = Zero if isinstance(made, Constant) and made.value is None else Write
+    machine.emit(kind(**machine.about(target), params=params))
+
+
+def leave_scaled(machine: Machine, context: Context, node: ast.With | ast.AsyncWith) -> None:
+    """The end of ``with amp.scale_loss(loss, optimizer)``, which unscales."""
+    machine.emit(Unscale(**machine.about(node.items[0].context_expr), params=UNKNOWN))
+
+
+def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Value | None:
+    """Gradients that are values, after arithmetic."""
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, Gradients) and not isinstance(other, Gradients):
+            return one
+    return None
+
+
+def lost(machine: Machine, given: Call) -> Value:
+    """What an unknown function makes of gradients that are values."""
+    return Thing(machine.fresh(given.node, "gradients"))
+
+
+MEASURED = "measured:"  #: the mark of a norm, with the place of its event
+_LOGGED = re.compile(r"grad\w*[^\w]?norm|gnorm", re.IGNORECASE)
+
+
+def measure(machine: Machine, params: Params, given: Call) -> Value:
+    """``p.grad.norm()``: a norm, of which its use says later what it is for."""
+    machine.emit(Measure(**_event(machine, given), params=params))
+    place = len(machine.events) - 1
+    return Thing((given.node.lineno, given.node.col_offset, place), frozenset({"norm", "varies", f"{MEASURED}{place}"}))
+
+
+def _used(machine: Machine, one: Value, use: str) -> None:
+    for place in (int(x[len(MEASURED) :]) for x in one.marks if x.startswith(MEASURED)):
+        event = machine.events[place] if place < len(machine.events) else None
+        if isinstance(event, Measure):
+            machine.events[place] = replace(event, use=use)
+
+
+def compared(machine: Machine, left: Value, right: Value) -> None:
+    """``norm > limit``: with the limit of the clip, or more, a norm after the clip is never larger."""
+    for one, other in ((left, right), (right, left)):
+        limits = [x.limit for x in machine.events if isinstance(x, Clip)]
+        value = other.value if isinstance(other, Constant) and isinstance(other.value, (int, float)) else None
+        above = any(x == other.token or (value is not None and isinstance(x, (int, float)) and value >= x) for x in limits)
+        if above:
+            _used(machine, one, "limit")
+
+
+def logged(machine: Machine, values: Iterable[Value]) -> None:
+    """``log({"grad_norm": norm})``."""
+    values = list(values)
+    named = any(isinstance(x, Constant) and isinstance(x.value, str) and _LOGGED.search(x.value) for x in values)
+    for x in values:
+        if isinstance(x, Table):
+            for key, one in x.items.items():
+                if _LOGGED.search(str(key)):
+                    _used(machine, one, "log")
+        elif named:
+            _used(machine, x, "log")

@@ -1,0 +1,258 @@
+"""What the functions and the methods of libraries do to gradients; what clips is in ``gradclip.natives``."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from gradclip.natives import BY_NAME, NATIVES, Kind, Native
+from gradclip.source.reading import functional, gradients
+from gradclip.source.reading.values import (
+    SCALED,
+    Bound,
+    Call,
+    Constant,
+    Context,
+    Elements,
+    Function,
+    Gradients,
+    Instance,
+    Library,
+    Made,
+    Table,
+    Thing,
+    Tuple,
+    Value,
+    joined,
+)
+
+if TYPE_CHECKING:
+    from gradclip.source.reading.machine import Machine
+
+__all__ = ["function", "method"]
+
+#: what wraps a model or a function and leaves its parameters and its meaning
+_WRAPPERS = re.compile(
+    r"(^|\.)(DistributedDataParallel|DataParallel|FullyShardedDataParallel|DDP|FSDP|compile|script|fully_shard|replicate|jit|pmap|"
+    r"function|checkpoint|remat|shard_map|to_static|wraps|xmap)$"
+)
+#: methods that return their object, or a model with the same parameters
+_SELF = frozenset(
+    {
+        *(
+            "to",
+            "cuda",
+            "cpu",
+            "train",
+            "eval",
+            "float",
+            "half",
+            "double",
+            "bfloat16",
+            "requires_grad_",
+            "share_memory",
+            "mean",
+        ),
+        *("sum", "apply", "compile", "type", "contiguous", "clone", "unwrap_model", "copy", "view", "squeeze"),
+    }
+)
+_FINITE = re.compile(r"(isfinite|isnan|isinf|is_finite|all_finite)$")
+_RANK = re.compile(r"get_rank$|process_index$|is_main_process$|\.rank$")
+_PREPARES = frozenset({"prepare", "setup", "initialize", "prepare_model"})
+_CLIP_METHODS = frozenset({"clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_gradients", "clip_grads"})
+_LIMITS = ("max_norm", "clip_value", "clip_norm", "max_grad_norm", "gradient_clip_val", "value", "norm")
+
+
+@cache
+def _native(name: str) -> Native | None:
+    """The native of a qualified name; gradclip's function of a native's name means the same."""
+    if name.startswith("gradclip.") and ".dialects." not in name:
+        last = name.rpartition(".")[2]
+        return next((x for x in NATIVES if x.last == last and x.kind in (Kind.IN_PLACE, Kind.RETURNED) and x.stays), None)
+    known = BY_NAME.get(name)
+    if known is None and name.startswith(("apex.", "megatron.", "colossalai.", "deepspeed.")):  # their own of torch's
+        return next((x for x in NATIVES if x.framework == "torch" and x.last == name.rpartition(".")[2]), None)
+    return known
+
+
+def function(machine: Machine, name: str, given: Call) -> Value:
+    """The result of a library's function."""
+    native = _native(name)
+    if native is not None and native.kind is Kind.IN_PLACE:
+        return _clip(machine, native, given)
+    if native is not None and native.kind is Kind.RETURNED:
+        made = functional.clip(machine, native, given)
+        return made if made is not None else machine.unknown(Library((name,), name=name), given)
+    last = name.rpartition(".")[2]
+    if name == "gradclip.clip_":
+        return gradients.clip(machine, given.get(0, "grads"), given.get(1, "rule"), given)
+    first = given.args[0] if given.args else None
+    if last in ("chain", "from_iterable") and "itertools" in name:
+        return _chained(given)
+    if last == "partial" and isinstance(first, (Function, Bound)):
+        return _partial(first, given)
+    if last == "scale_loss" and first is not None:
+        return _apex(name, first)
+    if last == "initialize" and "amp" in name:
+        return _same(given)
+    if last in ("all_reduce", "all_reduce_coalesced") and first is not None:
+        gradients.reduce(machine, first, given)
+        return Constant(("None",))
+    if last == "backward" and "autograd" in name:
+        return gradients.backward(machine, first, given)
+    measures = (native is not None and native.kind is Kind.MEASURE) or last in ("norm", "vector_norm")
+    if measures and isinstance(first, Elements) and "gradient" in first.marks:
+        return gradients.measure(machine, first.params, given)
+    made = functional.function(machine, name, given)
+    if made is not None:
+        return made
+    if _WRAPPERS.search(name) and first is not None and not isinstance(first, Constant):
+        return first
+    is_own = name.startswith("gradclip.") and (last in ("clipped", "gradient_transformation") or ".dialects." in name)
+    if is_own or last[:1].isupper() or gradients.is_optimizer_class(name) or name.startswith("optax."):
+        return _made(machine, name, given)
+    found = machine.unknown(Library((name,), name=name), given)
+    if _FINITE.search(name):
+        found.marks |= {"finite"}
+    if _RANK.search(name):
+        found.marks |= {"process"}
+    return found
+
+
+def _apex(name: str, loss: Value) -> Context:
+    """``with amp.scale_loss(loss, optimizer) as scaled:``."""
+    mark = frozenset({f"{SCALED}{name}(...)"})
+    return Context((name,), kind="scaled", inner=Thing((*loss.token, "scaled"), mark))
+
+
+def _clip(machine: Machine, native: Native, given: Call) -> Value:
+    limit = given.get(list(native.signature.parameters).index(native.limit), native.limit) if native.dialect else None
+    return gradients.clip(machine, given.get(0, native.tensors), limit, given, native)
+
+
+def _chained(given: Call) -> Value:
+    return joined(y for x in given.args for y in (x.items if isinstance(x, Tuple) else (x,)))
+
+
+def _partial(first: Function | Bound, given: Call) -> Value:
+    target = first.function if isinstance(first, Bound) else first
+    if target is None or isinstance(first, Bound):
+        return first
+    return Function(target.token, node=target.node, scope=target.scope, given=(given.args[1:], dict(given.given)))
+
+
+def _same(given: Call) -> Value:
+    """``a, b = prepare(a, b)``."""
+    values = (*given.args, *(x for name, x in given.given.items() if name in ("models", "optimizers", "model", "optimizer")))
+    return values[0] if len(values) == 1 else Tuple((), items=tuple(values))
+
+
+def _made(machine: Machine, name: str, given: Call) -> Value:
+    values = (*given.args, *given.given.values())
+    return Made(
+        machine.fresh(given.node, name),
+        name=name,
+        args=given.args,
+        given=dict(given.given),
+        node=given.node,
+        is_open=any(gradients.may_be_module(machine, x) for x in values),
+        where=machine.place(given.node),
+        text=machine.shown(given.node),
+    )
+
+
+# ---- methods -------------------------------------------------------------------------------------------------------------
+
+
+def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | None:
+    """The result of a method of an object that the project does not define; None if nothing is known of it."""
+    first = given.args[0] if given.args else None
+    if isinstance(owner, Elements) and (made := gradients.on_elements(machine, owner, name, given)) is not None:
+        return made
+    if (made := functional.method(machine, owner, name, given)) is not None:
+        return made
+    if name == "scale_loss" and len(given.args) > 1:
+        return _apex(name, given.args[0])
+    if name in ("all_reduce", "all_reduce_coalesced", "allreduce") and first is not None:
+        gradients.reduce(machine, first, given)
+        return Constant(("None",))
+    if name in ("parameters", "named_parameters", "trainable_parameters"):
+        return Elements((*owner.token, "parameters"), params=gradients.of_module(owner))
+    if name in ("backward", "manual_backward"):
+        return gradients.backward(machine, first if first is not None and not _is_loss(owner) else owner, given)
+    if name == "step":
+        return _step(machine, owner, given)
+    if name in ("zero_grad", "clear_grad", "clear_gradients"):
+        return gradients.zero(machine, owner, given)
+    if name in ("unscale_", "unscale_gradients"):
+        return gradients.unscale(machine, first, given)
+    if name == "scale" and gradients.is_scaler(owner) and first is not None:
+        text = machine.shown(given.node.func.value) if hasattr(given.node.func, "value") else ""
+        return Thing((*first.token, "scaled"), first.marks | {f"{SCALED}{text.strip('`')}"})
+    if name in _CLIP_METHODS:
+        return _clip_method(machine, owner, name, given)
+    if name == "no_sync":
+        return Context((*owner.token, name), kind="local")
+    if name == "accumulate":
+        return Context((*owner.token, name), kind="accumulate", text=machine.shown(given.node.func)[1:-1], inner=owner)
+    if name in _PREPARES:
+        return _same(given) if given.args else None
+    if name == "add_param_group" and isinstance(owner, Made) and first is not None:
+        owner.args = (Tuple((), items=(*owner.args[:1], first)), *owner.args[1:])
+        return Constant(("None",))
+    if name in _SELF and not isinstance(owner, Gradients):
+        return owner
+    return _of_container(owner, name, given)
+
+
+def _is_loss(owner: Value) -> bool:
+    """Whether ``owner.backward(x)`` is a loss with a gradient, not a library's object with a loss."""
+    return any(x.startswith("scaled:") for x in owner.marks)
+
+
+def _step(machine: Machine, owner: Value, given: Call) -> Value | None:
+    first = given.args[0] if given.args else given.given.get("optimizer")
+    if gradients.is_scaler(owner) and first is not None:
+        text = machine.shown(given.node.func.value).strip("`") if hasattr(given.node.func, "value") else "scaler"
+        return gradients.step(machine, first, given, scaler=text)
+    if gradients.is_optimizer(machine, owner):
+        return gradients.step(machine, owner, given)
+    return None
+
+
+def _clip_method(machine: Machine, owner: Value, name: str, given: Call) -> Value:
+    """A clip by a method: of Accelerate, of Fabric, of Lightning's module, of a model in FSDP."""
+    values = [x for x in given.args if not isinstance(x, Constant)]
+    if name == "clip_gradients":
+        optimizer = next((x for x in values if gradients.is_optimizer(machine, x)), None)
+        tensors: Value | None = Elements((), params=gradients.of_optimizer(optimizer)) if optimizer is not None else None
+        limit = next((given.given[x] for x in _LIMITS if x in given.given), None)
+        return gradients.clip(machine, tensors, limit, given)
+    is_model = not values or (len(given.args) == 1 and not isinstance(values[0], (Elements, Tuple)))
+    if is_model and not isinstance(owner, (Elements, Tuple)):  # model.clip_grad_norm_(1.0)
+        return gradients.clip(machine, Elements((), params=gradients.of_module(owner)), given.get(0, *_LIMITS), given)
+    gradients.unscale(machine, None, given)
+    return gradients.clip(machine, given.get(0, "parameters"), given.get(1, *_LIMITS), given)
+
+
+def _of_container(owner: Value, name: str, given: Call) -> Value | None:
+    first = given.args[0] if given.args else None
+    if isinstance(owner, Tuple) and first is not None and name in ("append", "extend"):
+        more = first.items if name == "extend" and isinstance(first, Tuple) else (first,)
+        owner.items = (*owner.items, *more)
+        return Constant(("None",))
+    if isinstance(owner, Table):
+        if name in ("values", "items"):
+            pairs = [
+                x if name == "values" else Tuple((), items=(Constant((key,), value=key), x)) for key, x in owner.items.items()
+            ]
+            return Tuple((), items=tuple(pairs))
+        if name == "get" and isinstance(first, Constant) and first.value in owner.items:
+            return owner.items[first.value]
+        if name == "update" and isinstance(first, Table):
+            owner.items.update(first.items)
+            return Constant(("None",))
+    if isinstance(owner, Instance) and name == "children":
+        return Thing((*owner.token, name))
+    return None

@@ -1,0 +1,182 @@
+"""The ways through a program: where it begins, which tests differ, and the rounds of each way."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+
+from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, found, rounds
+from gradclip.source.reading import functional, tests
+from gradclip.source.reading.machine import Machine, Place, Spent, simple
+from gradclip.source.reading.program import File
+from gradclip.source.reading.values import Class, Instance, Origin, Thing, Value
+
+__all__ = ["Reading", "read"]
+
+_WAYS = 24  #: ways from one beginning
+_STEPS = 1000  #: statements of one way
+_ALL = 3000  #: statements of all ways of a file
+_FLIPS = 2  #: tests that differ from the usual way
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a source shows."""
+
+    found: tuple[Found, ...] = ()
+    clips: frozenset[Place] = frozenset()  #: those of the file that lie on a way
+    followed: frozenset[Place] = frozenset()  #: those that a step follows, or that came too late for one
+
+
+def read(file: File) -> Reading:
+    """The mistakes in a file, each place once."""
+    seen: dict[tuple[str, Place], Found] = {}
+    clips: set[Place] = set()
+    followed: set[Place] = set()
+    left = _ALL
+    entered: set[int] = set()
+    parts: dict[ast.ClassDef, list[Event]] = {}  #: what the methods of a class do, which others call in an order of theirs
+    for begin in _beginnings(file, entered):
+        for machine in _ways(file, begin, left):
+            left -= _STEPS - max(machine.left, 0)
+            entered |= machine.entered
+            if isinstance(begin, _Entry) and begin.cls is not None and not machine.flips:
+                parts.setdefault(begin.cls, []).extend(machine.events)
+            for one in _of_way(file, machine, clips, followed):
+                if isinstance(one.event.where, Place) and one.event.where.path == file.path:
+                    seen.setdefault((one.code, one.event.where), one)
+            if left <= 0:
+                break
+    for events in parts.values():
+        for one in found(_unordered(events, file)):
+            if isinstance(one.event.where, Place):
+                seen.setdefault((one.code, one.event.where), one)
+    return Reading(tuple(seen.values()), frozenset(clips), frozenset(followed))
+
+
+def _of_way(file: File, machine: Machine, clips: set[Place], followed: set[Place]) -> Iterator[Found]:
+    mine = rounds(machine.events, zeroes=file.zeroes, unscales=file.unscales)
+    for events in (*machine.taken, *functional.dropped(machine)):
+        mine += rounds(events)
+    for one in mine:
+        for x in one.events:
+            if isinstance(x, Clip) and isinstance(x.where, Place):
+                clips.add(x.where)
+                if one.step is not None or one.previous is not None:
+                    followed.add(x.where)
+    yield from found(mine)
+
+
+def _unordered(events: list[Event], file: File) -> list[Round]:
+    """One round of what the methods of a class do: a backward pass, a clip and a step have one order in any program."""
+    kinds = (Backward, Unscale, Clip, Step)
+    ordered = [x for kind in kinds for x in events if isinstance(x, kind)]
+    if not all(any(isinstance(x, kind) for x in ordered) for kind in (Backward, Clip, Step)):
+        return []
+    known = {x.key: x.holds for one in ordered if isinstance(one, Backward) and one.scaler for x in one.tests}
+    apart = (x for x in ordered if isinstance(x, Clip) and any(known.get(y.key, y.holds) is not y.holds for y in x.tests))
+    return rounds(ordered, unscales=file.unscales, is_ordered=False) if not any(apart) else []
+
+
+Begin = Callable[[Machine], object]
+
+
+def _beginnings(file: File, entered: set[int]) -> Iterator[Begin]:
+    """The module itself, and then each function with a clip that no way has entered, those first that nobody calls."""
+    yield lambda machine: machine.block(file.tree.body)
+    clipping = [(function, cls) for function, cls in file.functions if _clips(function, file)]
+    clipping.sort(key=lambda one: one[0].name in file.called)
+    for function, cls in clipping:
+        if id(function) not in entered:
+            yield _Entry(file, function, cls)
+
+
+def _clips(node: ast.AST, file: File) -> bool:
+    """Whether a function may clip and step, directly or by calls."""
+    return file.matters(node)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A function that the program may call from outside."""
+
+    file: File
+    function: ast.FunctionDef | ast.AsyncFunctionDef
+    cls: ast.ClassDef | None
+
+    def __call__(self, machine: Machine) -> object:
+        machine.scope.names.update(_names(self.file))
+        owner: Value | None = None
+        if self.cls is not None:
+            cls = machine.scope.find(self.cls.name)
+            if not isinstance(cls, Class) or cls.node is not self.cls:  # in another class
+                cls = Class((Origin(self.cls.name, id(self.cls)),), node=self.cls, scope=machine.scope)
+            owner = _object(machine, cls, self.cls)
+            target = machine.method(owner, self.function.name)
+        else:
+            target = machine.scope.find(self.function.name)  # type: ignore[assignment]
+        if target is None:
+            return None
+        args = [x.arg for x in (*self.function.args.posonlyargs, *self.function.args.args, *self.function.args.kwonlyargs)]
+        args = args[1:] if owner is not None else args
+        given = {name: Thing((Origin(name, id(self.function)),), tests.marked(name)) for name in args}
+        for past in (machine.events, machine.changes, machine.taken):
+            past.clear()
+        machine.passes.append(0)
+        machine.enter(target, (), given, self.function, owner)
+        if {Backward, Clip} <= {type(x) for x in machine.events} and not any(isinstance(x, Step) for x in machine.events):
+            machine.passes[-1] = 1  # it is called for each batch, and steps in some of them
+            machine.enter(target, (), given, self.function, owner)
+        return None
+
+
+def _names(file: File) -> dict[str, Value]:
+    """The names of a module, after its simple statements have run."""
+    if not file.names:
+        machine = Machine(file, {}, _STEPS)
+        with contextlib.suppress(Spent, RecursionError):
+            machine.block(simple(file))
+        file.names = machine.scope.names
+    return dict(file.names)
+
+
+def _object(machine: Machine, cls: Class, node: ast.ClassDef) -> Instance:
+    """An object of a class, as the class makes it, from unknown arguments."""
+    owner = Instance((Origin("self", id(node)),), of=cls)
+    file = machine.file
+    if node.name not in file.fields:
+        init = machine.method(owner, "__init__")
+        if init is not None:
+            names = [x.arg for x in (*init.node.args.args[1:], *init.node.args.kwonlyargs)]
+            given = {name: Thing((Origin(name, id(init.node)),), tests.marked(name)) for name in names}
+            machine.enter(init, (), given, node, owner)
+        file.fields[node.name] = owner.fields
+    owner.fields = dict(file.fields[node.name])
+    return owner
+
+
+def _ways(file: File, begin: Begin, left: int) -> Iterator[Machine]:
+    """Runs from one beginning: the usual one, then those in which a test differs, each sequence of events once."""
+    pending: deque[Mapping[Hashable, bool]] = deque([{}])
+    seen: set[tuple[object, ...]] = set()
+    for _ in range(_WAYS):
+        if not pending or left <= 0:
+            return
+        flips = pending.popleft()
+        machine = Machine(file, flips, min(_STEPS, left))
+        with contextlib.suppress(Spent, RecursionError):
+            begin(machine)
+        left -= _STEPS - max(machine.left, 0)
+        events = [*machine.events, *(x for taken in machine.taken for x in taken)]
+        has_clip = any(isinstance(x, Clip) for x in events)
+        shape = tuple((type(x).__name__, x.where, x.tests) for x in events)
+        if shape not in seen:
+            seen.add(shape)
+            yield machine
+        if len(flips) < _FLIPS and (has_clip or not flips):
+            known = list(machine.decided)
+            start = max((known.index(x) for x in flips if x in known), default=-1) + 1
+            pending += [{**flips, key: not machine.decided[key]} for key in known[start:]]

@@ -1,0 +1,54 @@
+import gradclip
+import torch
+import torch.distributed as dist
+from torch.nn.utils import clip_grad_norm_, get_total_norm
+
+
+def each(model, optimizer, loss):
+    loss.backward()
+    for p in model.parameters():
+        clip_grad_norm_(p, 1.0)
+    optimizer.step()
+
+
+def some_processes(model, optimizer, loss):
+    loss.backward()
+    if dist.get_rank() == 0:
+        clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+
+
+def some_steps(model, optimizer, losses):
+    for i, loss in enumerate(losses):
+        optimizer.zero_grad()
+        loss.backward()
+        if i % 4 == 3:
+            clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+def closure(model, optimizer, loss):
+    def evaluate():
+        optimizer.zero_grad()
+        loss.backward()
+        return loss
+
+    evaluate()
+    clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step(evaluate)
+
+
+def after(model, optimizer, loss, log):
+    loss.backward()
+    gradclip.clip_grad_norm_(model.parameters(), 1.0)
+    log("grad_norm", get_total_norm([p.grad for p in model.parameters()]))
+    optimizer.step()
+
+
+def stays(model, optimizer, losses):
+    for loss in losses:
+        loss.backward()
+        norm = gradclip.clip_grad_norm_(model.parameters(), 1.0)
+        if torch.isfinite(norm):
+            optimizer.step()
+            optimizer.zero_grad()
