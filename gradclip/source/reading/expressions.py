@@ -12,6 +12,7 @@ from gradclip.source.reading import calls, gradients, tests
 from gradclip.source.reading.values import (
     Bound,
     Constant,
+    Context,
     Elements,
     Formula,
     Function,
@@ -205,6 +206,8 @@ def _chosen(machine: Machine, node: ast.IfExp) -> Value:
         machine.conditions += tests.conditions(machine, test, truth)
         made = value(machine, node.body if truth else node.orelse)
         del machine.conditions[mark:]
+        if isinstance(made, Context):  # no_sync() in some of the passes
+            made.kind = ""
         return made
     return either(value(machine, node.body), value(machine, node.orelse))
 

@@ -6,6 +6,7 @@ import ast
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -53,9 +54,15 @@ class File:
         self.fields: dict[str, dict[str, Any]] = {}  #: of a new object of each class
 
     @cached_property
+    def _walked(self) -> tuple[list[_Judged], list[ast.AST]]:
+        found, nodes = [_Judged(self.tree, 0, set())], list[ast.AST]()
+        _collect(self.tree, 0, found, nodes)
+        return found, nodes
+
+    @property
     def nodes(self) -> list[ast.AST]:
         """All nodes."""
-        return list(ast.walk(self.tree))
+        return self._walked[1]
 
     @cached_property
     def functions(self) -> list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.ClassDef | None]]:
@@ -113,7 +120,12 @@ class File:
     def telling(self) -> frozenset[str]:
         """The names of functions and classes that have events, directly or by calls."""
         calls: dict[str, set[str]] = {}
-        _collect(self.tree, [], calls)
+        for one in self._walked[0]:
+            around = one
+            while around.outer or around.node is not self.tree:
+                if isinstance(around.node, _DEFINED):
+                    calls.setdefault(around.node.name, set()).update(one.names)
+                around = self._walked[0][around.outer]
         telling = {name for name, names in calls.items() if not names.isdisjoint(self._events | self._imported)}
         while more := {name for name, names in calls.items() if name not in telling and not names.isdisjoint(telling)}:
             telling |= more
@@ -122,8 +134,18 @@ class File:
     def matters(self, node: ast.AST) -> bool:
         """Whether a statement, or a conditional expression, may have events."""
         if not self._matters:
-            _judge(self.tree, self._events | self.telling, self._matters, self._leaves)
+            self._judge()
         return self._matters.get(id(node), False)
+
+    def _judge(self) -> None:
+        telling, judged = self._events | self.telling, self._walked[0]
+        has = [not one.names.isdisjoint(telling) for one in judged]
+        for place in range(len(judged) - 1, 0, -1):
+            one = judged[place]
+            outer = judged[one.outer]
+            self._matters[id(one.node)], self._leaves[id(one.node)] = has[place], one.exits
+            has[one.outer] |= has[place]
+            outer.exits |= one.exits and not isinstance(one.node, _DEFINED)
 
     def leaves(self, node: ast.stmt) -> bool:
         """Whether a statement may leave its block: it returns, continues, breaks or raises."""
@@ -178,41 +200,41 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _statements(statement.orelse)
 
 
-def _names(node: ast.AST) -> Iterator[str]:
+def _names(node: ast.AST) -> list[str]:
     """The last names of what a node itself calls, or passes to what it calls."""
-    if isinstance(node, ast.Call):
-        yield last(node.func)
-        for argument in node.args:  # jax.jit(step), tree_map(clip, grads)
-            if isinstance(argument, (ast.Name, ast.Attribute)):
-                yield last(argument)
-    elif isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Store):
-        yield "step"
+    if isinstance(node, ast.Call):  # jax.jit(step), tree_map(clip, grads)
+        return [last(node.func), *(last(x) for x in node.args if isinstance(x, (ast.Name, ast.Attribute)))]
+    return ["step"] if isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Store) else []
 
 
-def _collect(node: ast.AST, around: list[set[str]], calls: dict[str, set[str]]) -> None:
-    """The names that each function and each class calls."""
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        around = [*around, calls.setdefault(node.name, set())]
-    for name in _names(node) if around else ():
-        for names in around:
-            names.add(name)
-    for child in ast.iter_child_nodes(node):
-        _collect(child, around, calls)
+@dataclass(slots=True)
+class _Judged:
+    """A statement or a conditional expression."""
+
+    node: ast.AST
+    outer: int  #: the place of the one around it
+    names: set[str]  #: what it calls itself
+    exits: bool = False
 
 
 _JUDGED = (ast.stmt, ast.IfExp)
+_DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def _judge(node: ast.AST, telling: frozenset[str], matters: dict[int, bool], leaves: dict[int, bool]) -> tuple[bool, bool]:
-    """Whether each statement has events, and whether it leaves its block."""
-    has = any(name in telling for name in _names(node))
-    exits = isinstance(node, _EXITS)
-    for child in ast.iter_child_nodes(node):
-        more, out = _judge(child, telling, matters, leaves)
-        has |= more
-        exits |= out
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-        exits = False
+def _collect(node: ast.AST, outer: int, found: list[_Judged], nodes: list[ast.AST]) -> None:
+    """All nodes, and the statements among them, each after the one around it."""
+    nodes.append(node)
     if isinstance(node, _JUDGED):
-        matters[id(node)], leaves[id(node)] = has, exits
-    return has, exits
+        found.append(_Judged(node, outer, set(), isinstance(node, _EXITS)))
+        outer = len(found) - 1
+    names = _names(node)
+    if names:
+        found[outer].names.update(names)
+    for name in node._fields:
+        child = getattr(node, name, None)
+        if isinstance(child, list):
+            for one in child:
+                if isinstance(one, ast.AST):
+                    _collect(one, outer, found, nodes)
+        elif isinstance(child, ast.AST) and not isinstance(child, (ast.expr_context, ast.operator)):
+            _collect(child, outer, found, nodes)
