@@ -81,6 +81,8 @@ class Clip(Event):
     wants_norm: bool = False  #: the program takes the norm that it returns
     is_dropped: bool = False  #: it returns clipped gradients that nothing takes
     returns: bool = False  #: it returns new gradients
+    is_unread: bool = False  #: nothing calls it
+    is_off: bool = False  #: a limit of 0 is the setting for "off", and reaches it
     is_late: bool = False  #: it clips the optimizer's update, not the gradients
 
 

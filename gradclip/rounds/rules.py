@@ -145,6 +145,29 @@ def ignored(one: Round) -> Iterator[Found]:
             yield Found("GM105", clip, f"No code takes the clipped gradients; {one.step.text} takes those before the clip.")
 
 
+def unread(one: Round) -> Iterator[Found]:
+    """Nothing calls the code that clips."""
+    for clip in (x for x in one.events if isinstance(x, Clip) and x.is_unread):
+        reason = "The module optimizes by hand (automatic_optimization is off), and Lightning then calls no such hook."
+        yield Found("GM121", clip, reason, "Call self.clip_gradients(optimizer, ...) before each step in training_step.")
+
+
+def off(one: Round) -> Iterator[Found]:
+    """The default of a setting is 0, for "no clip", and no test keeps it from the clip."""
+    for _, clip in one.clips:
+        if clip.is_off:
+            yield Found("GM134", clip, "The default of its limit is 0, and no test keeps that from the clip.")
+
+
+def several(one: Round) -> Iterator[Found]:
+    """Each of several parts is clipped by its own norm, with one limit for all."""
+    clips = [*{x.where: x for _, x in one.clips if x.returns and x.kind == "norm" and x.limit is not None}.values()]
+    apart = [x for x in clips if all(x is y or x.params.meets(y.params) is False for y in clips)]
+    if len(apart) > 1 and len({x.limit for x in apart}) == 1:
+        reason = f"It clips one of {len(apart)} parts by its own norm, and all have the limit {apart[0].limit}."
+        yield Found("GM135", apart[-1], reason, about=tuple(apart[:-1]))
+
+
 def twice(one: Round) -> Iterator[Found]:
     """Two clips of the same gradients, or a clip before an optimizer that clips."""
     for place, clip in one.clips:
@@ -275,6 +298,9 @@ RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
     scaled,
     late,
     ignored,
+    unread,
+    off,
+    several,
     twice,
     by_parts,
     others,

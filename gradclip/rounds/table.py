@@ -236,6 +236,21 @@ _MISTAKES = (
         was=("GD113",),
         spoils_norms=True,
     ),
+    Mistake(
+        "GM134",
+        "A limit of 0 for no clip",
+        "The default of the setting is 0, and a limit of 0 makes every gradient 0: nothing is learnt.",
+        "Clip only if the limit is above 0, or make None the default.",
+        "warning",
+    ),
+    Mistake(
+        "GM135",
+        "Several norms under one limit",
+        "Each part of the parameters is clipped by its own norm: it is not one norm over all gradients.",
+        "Clip all of them once, before they are parted; if you mean a norm for each part, ignore this.",
+        "warning",
+        ways={"jax": "Put one `optax.clip_by_global_norm` before `optax.multi_transform`."},
+    ),
 )
 #: by code, in the order of the codes
 MISTAKES: Mapping[str, Mistake] = {mistake.code: mistake for mistake in _MISTAKES}

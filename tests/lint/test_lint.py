@@ -62,6 +62,12 @@ WRONG = {
     "GM133": TORCH
     + "for _ in range(9):\n    loss.backward()\n    if torch.isfinite(clip_grad_norm_(model.parameters(), 1.0)):\n"
     "        optimizer.step()\n        optimizer.zero_grad()\n",
+    "GM134": TORCH + "parser.add_argument('--clip', type=float, default=0)\nargs = parser.parse_args()\nloss.backward()\n"
+    "clip_grad_norm_(model.parameters(), args.clip)\noptimizer.step()\n",
+    "GM135": "import jax, optax\n"
+    "a = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1))\nb = optax.chain(optax.clip_by_global_norm(1.0), "
+    "optax.sgd(0.1))\ntx = optax.multi_transform({'a': a, 'b': b}, labels)\n"
+    "updates, state = tx.update(jax.grad(loss)(params), state)\n",
     "GM113": TORCH + "grads = [g * (max_norm / grad_norm) for g in grads]\n",
 }
 RIGHT = {

@@ -63,6 +63,13 @@ CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
     ),
     "updates": ("GM108", [BACK, STEP, replace(CLIP, is_late=True)], [BACK, CLIP, STEP]),
     "a result that is dropped": ("GM105", [BACK, replace(CLIP, is_dropped=True), STEP], [BACK, CLIP, STEP]),
+    "a hook that nothing calls": ("GM121", [replace(CLIP, is_unread=True)], [CLIP]),
+    "off": ("GM134", [BACK, replace(CLIP, is_off=True), STEP], [BACK, CLIP, STEP]),
+    "several norms": (
+        "GM135",
+        [BACK, replace(CLIP, returns=True, limit=1.0), replace(CLIP, returns=True, limit=1.0, params=B, where=7), ALSO],
+        [BACK, replace(CLIP, returns=True, limit=1.0), replace(CLIP, returns=True, limit=2.0, params=B, where=7), ALSO],
+    ),
     "twice": ("GM120", [BACK, CLIP, replace(CLIP, where=7), STEP], [BACK, CLIP, replace(CLIP, where=7, kind="value"), STEP]),
     "an optimizer that clips": ("GM120", [BACK, CLIP, replace(STEP, clip="`Adam`")], [BACK, CLIP, STEP]),
     "each parameter": ("GM126", [BACK, replace(CLIP, is_loop=True), STEP], [BACK, CLIP, STEP]),
@@ -106,7 +113,7 @@ def test_a_mistake_is_found_and_its_mend_is_not(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(CASES) - {"each parameter", "one process", "steps between", "a closure", "updates"})
+    "name", sorted(set(CASES) - {"each parameter", "one process", "steps between", "a closure", "updates", "a hook that nothing calls"})
 )
 def test_what_concerns_unknown_gradients_of_several_optimizers_is_no_alarm(name: str) -> None:
     events = [replace(x, params=UNKNOWN) for x in CASES[name][1]]

@@ -19,6 +19,7 @@ from gradclip.source.reading.values import (
     Gradients,
     Library,
     Made,
+    Table,
     Thing,
     Tuple,
     Value,
@@ -139,6 +140,12 @@ def _is_clip(link: Value) -> Native | None:
     return native if native is not None and native.kind is Kind.OBJECT and native.framework == "optax" else None
 
 
+def _limit(link: Made) -> Value | None:
+    """The limit of a transformation, also of one that has a rule of gradclip's."""
+    first = link.args[0] if link.args else None
+    return first.args[0] if isinstance(first, Made) and first.args else first
+
+
 def _links(made: Value) -> Iterator[Value]:
     """The transformations of a chain, in order."""
     if isinstance(made, Made) and made.name.rpartition(".")[2] in ("chain", "named_chain"):
@@ -156,14 +163,14 @@ def _updated(machine: Machine, owner: Value, of: Gradients, given: Call) -> Valu
         native = _is_clip(link)
         if native is not None and isinstance(link, Made) and link.node is not None:
             about = {**_about(machine, given), "where": link.where, "text": link.text}
-            limit = link.args[0] if link.args else None
-            limit = limit.args[0] if isinstance(limit, Made) and limit.args else limit  # of gradclip's rule
-            event = _clip(native, limit, result, **about)
+            event = _clip(native, _limit(link), result, **about)
             result = _made(result, event)
             if event.is_late:
                 machine.taken.append(result.history)
             else:
                 machine.changes.append(result)
+        elif isinstance(link, Made) and link.name.endswith(("multi_transform", "partition")) and link.args:
+            result = _parted(machine, link, result, given)
         elif isinstance(link, Made) and link.name.endswith("MultiSteps") and link.args:
             result = _accumulated(machine, link.args[0], result, given)
         elif (isinstance(link, Made) and _OPTIMIZER.match(link.name)) or not isinstance(link, Made):
@@ -182,10 +189,43 @@ def _accumulated(machine: Machine, inner: Value, of: Gradients, given: Call) -> 
     return made.items[0] if isinstance(made, Tuple) and isinstance(made.items[0], Gradients) else of
 
 
+def _parted(machine: Machine, link: Made, of: Gradients, given: Call) -> Gradients:
+    """``multi_transform({"body": adam, "head": set_to_zero()}, labels)``: a transformation for each part."""
+    parts = link.args[0].items if isinstance(link.args[0], Table) else {}
+    tokens = {name: (*of.token, str(name)) for name in parts}
+    whole = Params.of(*tokens.values())
+    history = tuple(replace(x, params=whole) for x in of.history)
+    frozen = {name for name, part in parts.items() if isinstance(part, Made) and part.name.endswith("set_to_zero")}
+    for name, part in parts.items():
+        for one in _links(part):
+            native = _is_clip(one)
+            if native is not None and isinstance(one, Made):
+                about = {**_about(machine, given), "where": one.where, "text": one.text}
+                event = _clip(native, _limit(one), of, **about)
+                history = (*history, replace(event, params=Params.of(tokens[name])))
+    stepped = Params.of(*(token for name, token in tokens.items() if name not in frozen)) if parts else UNKNOWN
+    step = Step(**_about(machine, given), params=stepped, optimizer=link.token)
+    machine.taken.append((*history, step))
+    return _made(of, step, is_update=True)
+
+
 def _stepped(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gradients:
     """An optimizer takes gradients; those that it has made itself it does not take again."""
     if of.is_update:
         return of
+    if isinstance(owner, Thing) and owner.token[-1:] == ("optimizer",) and machine.file.compiled is not None:
+        owner = machine.file.compiled  # self.optimizer of a Keras model
+    passes = owner.given.get("gradient_accumulation_steps") if isinstance(owner, Made) else None
+    if passes is not None and not _is_off(passes) and any(isinstance(x, Clip) for x in of.history):
+        of = Gradients(of.token, history=(*of.history, *of.history))
+        machine.conditions.append(replace(_EVERY, text="`gradient_accumulation_steps` passes are done"))
+        made = _taken_by(machine, owner, of, given)
+        machine.conditions.pop()
+        return made
+    return _taken_by(machine, owner, of, given)
+
+
+def _taken_by(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gradients:
     about = _about(machine, given)
     params, history = _whose(of), of.history
     if machine.replicas and not any(isinstance(x, Reduce) for x in history) and not _keeps_apart(given):

@@ -240,11 +240,19 @@ def clip(machine: Machine, tensors: Value | None, limit: Value | None, given: Ca
             kind="value" if is_value else "norm",
             limit=_limit(limit),
             is_loop=is_loop,
+            is_off=_is_off(machine, limit),
             only_measures=isinstance(limit, Constant) and limit.value == math.inf,
             wants_norm=given.node is not machine.bare,
         )
     )
     return Thing(machine.fresh(given.node, "norm", len(machine.events)), frozenset({"norm", "varies"}))
+
+
+def _is_off(machine: Machine, limit: Value | None) -> bool:
+    """Whether a limit is a setting whose default is 0, and no test of it is around."""
+    if not isinstance(limit, Thing) or _name(limit) not in machine.file.zeros:
+        return False
+    return not any(isinstance(x.key, tuple) and limit.token == x.key[1 : 1 + len(limit.token)] for x in machine.conditions)
 
 
 def _limit(limit: Value | None) -> Any:

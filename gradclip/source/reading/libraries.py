@@ -192,6 +192,12 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         return Thing((*first.token, "scaled"), first.marks | {f"{SCALED}{text.strip('`')}"})
     if name in _CLIP_METHODS:
         return _clip_method(machine, owner, name, given)
+    if name == "add_argument":
+        _setting(machine, given)
+    if name == "compile" and isinstance(optimizer := given.given.get("optimizer"), Made):
+        machine.file.compiled = optimizer
+    if name == "optimizers" and isinstance(owner, Instance) and (made := machine.method(owner, "configure_optimizers")):
+        return _optimizers(machine.enter(made, (), {}, given.node, owner))
     if name == "no_sync":
         return Context((*owner.token, name), kind="local")
     if name == "accumulate":
@@ -204,6 +210,21 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     if name in _SELF and not isinstance(owner, Gradients):
         return owner
     return _of_container(owner, name, given)
+
+
+def _setting(machine: Machine, given: Call) -> None:
+    """``parser.add_argument("--clip", default=0.0)``."""
+    names = [x.value for x in given.args if isinstance(x, Constant) and isinstance(x.value, str)]
+    default = given.given.get("default")
+    if names and isinstance(default, Constant) and default.value == 0 and isinstance(default.value, (int, float)):
+        machine.file.zeros.add(max(names, key=len).lstrip("-").replace("-", "_"))
+
+
+def _optimizers(made: Value) -> Value:
+    """What ``self.optimizers()`` returns for the result of ``configure_optimizers``."""
+    if isinstance(made, Tuple) and made.items and isinstance(made.items[0], Tuple):  # beside schedulers
+        made = made.items[0]
+    return made.items[0] if isinstance(made, Tuple) and len(made.items) == 1 else made
 
 
 def _is_loss(owner: Value) -> bool:

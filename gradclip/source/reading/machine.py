@@ -73,6 +73,7 @@ class Machine:
         self.file, self.flips, self.left = file, flips, most
         self.events: list[Event] = []
         self.decided: dict[Hashable, bool] = {}
+        self.telling: set[Hashable] = set()  #: the tests of a kind that rules ask for
         self.conditions: list[Condition] = []
         self.loops: list[Hashable] = []
         self.passes: list[int] = []
@@ -494,6 +495,15 @@ class Machine:
     def value(self, node: ast.expr) -> Value:
         """What an expression stands for; the events of its calls happen."""
         return expressions.value(self, node)
+
+    def hook(self, owner: Instance, name: str) -> None:
+        """Call a method that a trainer calls, if the object has it."""
+        method = self.method(owner, name)
+        if method is not None:
+            names = [x.arg for x in (*method.node.args.args[1:], *method.node.args.kwonlyargs)]
+            self.enter(
+                method, (), {x: Thing((Origin(x, id(method.node)),), tests.marked(x)) for x in names}, method.node, owner
+            )
 
     def attribute(self, owner: Value, name: str) -> Value:
         """An attribute of an object."""

@@ -50,6 +50,8 @@ class File:
         self._matters: dict[int, bool] = {}
         self._leaves: dict[int, bool] = {}
         self._shown: dict[int, str] = {}
+        self.zeros: set[str] = set()  #: the settings with a default of 0
+        self.compiled: Any = None  #: the optimizer that a Keras model is compiled with
         self.names: dict[str, Any] = {}  #: what its simple statements bind
         self.fields: dict[str, dict[str, Any]] = {}  #: of a new object of each class
 

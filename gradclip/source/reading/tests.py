@@ -92,6 +92,8 @@ def decided(machine: Machine, test: Formula, default: bool) -> bool:
     if test.op == "atom":
         if test.token[:1] == ("always",):
             return bool(test.token[1])
+        if kind_of(test.marks):
+            machine.telling.add(test.token)
         return machine.decided.setdefault(test.token, machine.flips.get(test.token, default))
     values = [decided(machine, x, default) for x in test.parts]
     return all(values) if test.op == "and" else any(values)

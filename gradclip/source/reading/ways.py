@@ -6,13 +6,13 @@ import ast
 import contextlib
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, found, rounds
+from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, found, rounds
 from gradclip.source.reading import functional, tests
 from gradclip.source.reading.machine import Machine, Place, Spent, simple
-from gradclip.source.reading.program import File
-from gradclip.source.reading.values import Class, Instance, Origin, Thing, Value
+from gradclip.source.reading.program import File, last
+from gradclip.source.reading.values import Class, Constant, Instance, Origin, Thing, Value
 
 __all__ = ["Reading", "read"]
 
@@ -87,6 +87,9 @@ Begin = Callable[[Machine], object]
 def _beginnings(file: File, entered: set[int]) -> Iterator[Begin]:
     """The module itself, and then each function with a clip that no way has entered, those first that nobody calls."""
     yield lambda machine: machine.block(file.tree.body)
+    for cls in dict.fromkeys(cls for _, cls in file.functions):
+        if cls is not None and any(last(base) == "LightningModule" for base in cls.bases):
+            yield _Trained(file, cls)
     clipping = [(function, cls) for function, cls in file.functions if _clips(function, file)]
     clipping.sort(key=lambda one: one[0].name in file.called)
     for function, cls in clipping:
@@ -131,6 +134,38 @@ class _Entry:
             machine.passes[-1] = 1  # it is called for each batch, and steps in some of them
             machine.enter(target, (), given, self.function, owner)
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Trained:
+    """A module of Lightning, as its trainer calls it."""
+
+    file: File
+    cls: ast.ClassDef
+
+    def __call__(self, machine: Machine) -> object:
+        machine.scope.names.update(_names(self.file))
+        cls = machine.scope.find(self.cls.name)
+        if not isinstance(cls, Class):
+            return None
+        owner = _object(machine, cls, self.cls)
+        flag = machine.attribute(owner, "automatic_optimization")
+        machine.events.clear()
+        if isinstance(flag, Constant) and not flag.value:
+            machine.hook(owner, "configure_gradient_clipping")  # Lightning never calls it here
+            machine.events = [replace(x, is_unread=True) if isinstance(x, Clip) else x for x in machine.events]
+        else:
+            self._step(machine, owner)
+        return None
+
+    def _step(self, machine: Machine, owner: Instance) -> None:
+        machine.hook(owner, "training_step")
+        if not any(isinstance(x, Backward) for x in machine.events):
+            machine.emit(Zero(text="the trainer's `zero_grad()`", where=self.cls.name))
+            machine.emit(Backward(text="The trainer's backward pass", where=self.cls.name))
+            for name in ("on_after_backward", "on_before_optimizer_step", "configure_gradient_clipping"):
+                machine.hook(owner, name)
+            machine.emit(Step(text="the trainer's step", where=self.cls.name, optimizer=self.cls.name))
 
 
 def _names(file: File) -> dict[str, Value]:
@@ -179,4 +214,5 @@ def _ways(file: File, begin: Begin, left: int) -> Iterator[Machine]:
         if len(flips) < _FLIPS and (has_clip or not flips):
             known = list(machine.decided)
             start = max((known.index(x) for x in flips if x in known), default=-1) + 1
-            pending += [{**flips, key: not machine.decided[key]} for key in known[start:]]
+            more = sorted(known[start:], key=lambda key: key not in machine.telling)
+            pending += [{**flips, key: not machine.decided[key]} for key in more]

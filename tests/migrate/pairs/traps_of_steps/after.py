@@ -52,3 +52,11 @@ def stays(model, optimizer, losses):
         if torch.isfinite(norm):
             optimizer.step()
             optimizer.zero_grad()
+
+
+def off(parser, model, optimizer, loss):
+    parser.add_argument("--clip", type=float, default=0.0)
+    args = parser.parse_args()
+    loss.backward()
+    clip_grad_norm_(model.parameters(), args.clip)
+    optimizer.step()

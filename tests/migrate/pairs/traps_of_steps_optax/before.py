@@ -1,0 +1,11 @@
+import jax
+import optax
+
+body = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1))
+head = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1))
+tx = optax.multi_transform({"body": body, "head": head}, labels)
+
+
+def step(params, state, loss):
+    updates, state = tx.update(jax.grad(loss)(params), state, params)
+    return optax.apply_updates(params, updates), state
