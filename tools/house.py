@@ -21,7 +21,7 @@ PICTURE = ROOT / "docs" / "pictures" / "house.svg"
 ADDED = {
     "dialects": "a dialect: gradclip/dialects/",
     "conformance": "a check: gradclip/conformance/checks/",
-    "source": "a rule of the linter: gradclip/source/traps/",
+    "rounds": "a mistake: gradclip/rounds/",
     "backends": "a backend or a lane: backends/",
 }
 _WIDTH, _HEIGHT, _GAP, _LEFT = 960, 30, 12, 16

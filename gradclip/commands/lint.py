@@ -65,7 +65,7 @@ def main(arguments: argparse.Namespace) -> int:
     python = (one for one in found if not one.path.endswith(files.SETTINGS))
     alarms: list[lint.Alarm] = []
     failed: list[runner.FileResult] = []
-    count = clips = 0
+    count = clips = lost = 0
     results = lint.run(python, min(arguments.jobs or runner.cores(), MOST_JOBS))
     with interrupts.ending(), output.Waiting(sys.stderr) as waiting, contextlib.closing(results):
         for result in results:
@@ -75,7 +75,8 @@ def main(arguments: argparse.Namespace) -> int:
                 failed.append(result)
             alarms += lint.alarms(result, chosen)
             clips += lint.clips(result)
-    lint.report(alarms, failed, count, clips, arguments.format, sys.stdout, __version__)
+            lost += lint.unfollowed(result)
+    lint.report(alarms, failed, count, clips, arguments.format, sys.stdout, __version__, lost)
     for one in failed:
         sys.stderr.write(f"{files.harmless(one.path)}: ERROR: {one.error}\n")
     return 2 if failed else int(bool(alarms))

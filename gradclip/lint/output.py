@@ -15,7 +15,7 @@ from gradclip.source.files import harmless
 from gradclip.source.model import Verdict
 from gradclip.source.runner import FileResult
 
-__all__ = ["FORMATS", "Alarm", "alarms", "clips", "report"]
+__all__ = ["FORMATS", "Alarm", "alarms", "clips", "report", "unfollowed"]
 
 FORMATS = ("text", "json", "sarif", "github")
 _IGNORE = re.compile(r"#\s*gradclip:\s*ignore(?:\[([\w\s,]*)\])?")
@@ -43,6 +43,11 @@ class Alarm:
 def clips(result: FileResult) -> int:
     """The number of places in a file that clip gradients."""
     return len({(place.cell, place.site.line, place.site.column) for place in result.places if place.site.code not in _NO_CLIP})
+
+
+def unfollowed(result: FileResult) -> int:
+    """The number of clips in a file whose step was not found."""
+    return sum(not place.site.is_followed for place in result.places)
 
 
 def alarms(result: FileResult, chosen: Iterable[str]) -> Iterator[Alarm]:
@@ -81,6 +86,7 @@ def report(
     form: str,
     stream: TextIO,
     version: str = "0",
+    lost: int = 0,
 ) -> None:
     """Write the report.
 
@@ -92,6 +98,7 @@ def report(
         form: one of ``FORMATS``.
         stream: the output.
         version: gradclip's version.
+        lost: the number of clips whose step was not found.
     """
     if form == "json":
         errors = [{"path": one.path, "line": one.line or None, "message": one.error} for one in failed]
@@ -99,6 +106,7 @@ def report(
             "schema": _SCHEMA,
             "files": files,
             "clips": count,
+            "unfollowed": lost,
             "alarms": [asdict(alarm) for alarm in found],
             "errors": errors,
         }
@@ -110,7 +118,7 @@ def report(
     else:
         for alarm in found:
             _text(alarm, stream)
-        stream.write(_summary(len(found), len(failed), files - len(failed), count))
+        stream.write(_summary(len(found), len(failed), files - len(failed), count, lost))
 
 
 def _where(alarm: Alarm) -> str:
@@ -123,13 +131,15 @@ def _text(alarm: Alarm, stream: TextIO) -> None:
     stream.write(f"    {harmless(alarm.text)}\n    {harmless(alarm.advice)} More: {alarm.more}\n")
 
 
-def _summary(mistakes: int, failed: int, files: int, count: int) -> str:
-    """What the command did; it does not say "no mistakes" where it could not read a file."""
+def _summary(mistakes: int, failed: int, files: int, count: int, lost: int) -> str:
+    """What the command did; it does not say "no mistakes" where it could not read a file, and says what it could not follow."""
     seen = f"{counted(count, 'clip')} of {counted(files, 'file')}" if count else f"no clip found in {counted(files, 'file')}"
     if mistakes:
         seen = f"{counted(mistakes, 'mistake')} in {seen if count else counted(files, 'file')}"
     elif count and not failed:
         seen = f"no mistakes in {seen}"
+    if lost:
+        seen += f"; no step was found for {lost} of these clips" if count > 1 else "; no step was found for it"
     return f"{seen}; {counted(failed, 'file')} could not be read.\n" if failed else f"{seen}.\n"
 
 

@@ -209,7 +209,7 @@ def others(one: Round) -> Iterator[Found]:
     elif missing.known:
         reason = f"{step.text} also steps {_shown(missing)}, which nothing clips."
         yield Found("GM118", last, reason, about=(step,))
-    elif extra.known and step.params.is_all and last.kind == "norm" and one.is_sole:
+    elif extra.known and last.params.is_certain and last.kind == "norm" and one.is_sole:
         reason = f"It also gets {_shown(extra)}, which {step.text} does not step: they count in the norm."
         yield Found("GM118", last, reason, about=(step,))
 

@@ -88,6 +88,7 @@ class Decision:
     reason: str = ""
     advice: str = ""
     api: Native | None = None
+    is_followed: bool = True  #: False: a clip whose step the reading did not find
 
 
 def manual(node: cst.CSTNode, finding: Finding, api: Native | None = None) -> Decision:

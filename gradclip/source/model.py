@@ -61,6 +61,7 @@ class Site:
     advice: str = field(default="", compare=False)  #: what to do, for MANUAL
     more: str = field(default="", compare=False)  #: the command that prints more of the code
     assumption: str = field(default="", compare=False)  #: the assumption of a rewrite; usually ""
+    is_followed: bool = field(default=True, compare=False)  #: False: the linter found no step of these gradients
     lacks: str = field(
         default="", compare=False
     )  #: "Paddle" if it has no equivalent, so that gradclip's was written; usually ""

@@ -134,7 +134,8 @@ def test_what_is_right_gives_no_alarm(name: str, tmp_path: Path, capsys: pytest.
     (tmp_path / "x.py").write_text(RIGHT[name], encoding="utf-8")
     status, out, err = run(capsys, tmp_path)
     assert (status, err) == (0, "")
-    assert re.fullmatch(r"no (mistakes in \d clips? of|clip found in) 1 file\.\n", out)
+    lost = r"; no step was found for (it|\d of these clips)"
+    assert re.fullmatch(rf"no (mistakes in \d clips? of 1 file({lost})?|clip found in 1 file)\.\n", out)
 
 
 def test_the_last_line_says_what_was_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,6 +144,11 @@ def test_the_last_line_says_what_was_read(tmp_path: Path, capsys: pytest.Capture
     assert run(capsys, tmp_path / "a.py", tmp_path / "b.py")[1] == "no mistakes in 2 clips of 2 files.\n"
     assert run(capsys, tmp_path / "b.py")[1] == "no clip found in 1 file.\n"
     assert json.loads(run(capsys, "--format", "json", tmp_path)[1])["clips"] == 2
+    (tmp_path / "d.py").write_text(TORCH + "def f(m):\n    clip_grad_norm_(m.parameters(), 1.0)\n", encoding="utf-8")
+    assert run(capsys, tmp_path / "d.py")[1] == "no mistakes in 1 clip of 1 file; no step was found for it.\n"
+    both = run(capsys, tmp_path / "a.py", tmp_path / "d.py")[1]
+    assert both == "no mistakes in 3 clips of 2 files; no step was found for 1 of these clips.\n"
+    (tmp_path / "d.py").unlink()
     (tmp_path / "c.py").write_text("clip(\n", encoding="utf-8")
     assert run(capsys, tmp_path)[1] == "2 clips of 2 files; 1 file could not be read.\n"
     assert run(capsys, tmp_path / "c.py")[1] == "no clip found in 0 files; 1 file could not be read.\n"

@@ -113,7 +113,10 @@ def test_a_mistake_is_found_and_its_mend_is_not(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(CASES) - {"each parameter", "one process", "steps between", "a closure", "updates", "a hook that nothing calls"})
+    "name",
+    sorted(
+        set(CASES) - {"each parameter", "one process", "steps between", "a closure", "updates", "a hook that nothing calls"}
+    ),
 )
 def test_what_concerns_unknown_gradients_of_several_optimizers_is_no_alarm(name: str) -> None:
     events = [replace(x, params=UNKNOWN) for x in CASES[name][1]]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.source.reading import functional, gradients, libraries, tests
 from gradclip.source.reading.values import (
+    MOST,
     Bound,
     Call,
     Class,
@@ -71,7 +72,7 @@ def _arguments(machine: Machine, node: ast.Call) -> Call:
             given |= {str(key): x for key, x in one.items.items()}
         else:
             is_starred = True
-    return Call(node, tuple(args), given, is_starred)
+    return Call(node, tuple(args[:MOST]), given, is_starred)
 
 
 def apply(machine: Machine, target: Value, given: Call) -> Value:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradclip.rounds import UNKNOWN, Params
 from gradclip.source.reading import calls, gradients, tests
 from gradclip.source.reading.values import (
+    MOST,
     Bound,
     Constant,
     Context,
@@ -53,7 +54,7 @@ def value(machine: Machine, node: ast.expr) -> Value:
             one = value(machine, child)
             marks |= one.marks
             keys.append(one.token)
-    return Thing((type(node).__name__, *keys), marks)
+    return Thing(machine.token(type(node).__name__, *keys), marks)
 
 
 def _constant(machine: Machine, node: ast.Constant) -> Value:
@@ -127,7 +128,7 @@ def _tuple(machine: Machine, node: ast.Tuple | ast.List | ast.Set) -> Value:
     for x in node.elts:
         one = value(machine, x.value if isinstance(x, ast.Starred) else x)
         items += one.items if isinstance(x, ast.Starred) and isinstance(one, Tuple) else [one]
-    return Tuple(("tuple", *(x.token for x in items)), marks(items), items=tuple(items))
+    return Tuple(machine.token("tuple", *(x.token for x in items)), marks(items), items=tuple(items[:MOST]))
 
 
 def _dict(machine: Machine, node: ast.Dict) -> Value:
@@ -146,7 +147,7 @@ def _subscript(machine: Machine, node: ast.Subscript) -> Value:
     if isinstance(owner, Elements):
         if isinstance(key, Constant) and key.value in ("params", "parameters"):
             return Elements(owner.token, params=owner.params, of=owner.of)
-        return Elements((*owner.token, key.token), params=owner.params if owner.of is not None else UNKNOWN, of=owner.of)
+        return Elements((*owner.token, "[]"), params=owner.params if owner.of is not None else UNKNOWN, of=owner.of)
     if isinstance(key, Constant):
         if isinstance(owner, Table) and key.value in owner.items:
             return owner.items[key.value]
@@ -155,7 +156,7 @@ def _subscript(machine: Machine, node: ast.Subscript) -> Value:
     if isinstance(owner, Gradients):
         return owner
     said = tests.marked(key.value) if isinstance(key, Constant) and isinstance(key.value, str) else frozenset[str]()
-    return Thing((*owner.token, "[]", key.token), owner.marks | key.marks | said)
+    return Thing((*owner.token, "[]", machine.token("key", key.token)[1]), owner.marks | key.marks | said)
 
 
 def _binary(machine: Machine, node: ast.BinOp) -> Value:
@@ -167,11 +168,11 @@ def _binary(machine: Machine, node: ast.BinOp) -> Value:
         return changed
     marks = left.marks | right.marks
     if isinstance(node.op, ast.Mod) and not isinstance(left, Constant):  # it differs between the passes
-        return Thing(("Mod", left.token, right.token, tuple(machine.passes)), marks | {"every", "varies"})
+        return Thing(machine.token("Mod", left.token, right.token, tuple(machine.passes)), marks | {"every", "varies"})
     scaler = scaled_by(left) or scaled_by(right)
     if scaler:
         marks |= {scaler}
-    return Thing((type(node.op).__name__, left.token, right.token), marks)
+    return Thing(machine.token(type(node.op).__name__, left.token, right.token), marks)
 
 
 def _unary(machine: Machine, node: ast.UnaryOp) -> Value:
@@ -190,7 +191,7 @@ def _test(machine: Machine, node: ast.BoolOp | ast.Compare) -> Value:
             return next(x for x in values if isinstance(x, (Elements, Made, Instance, Gradients)))
     made = tests.formula(machine, node)
     if not made.token:
-        made.token = (made.op, *(x.token for x in made.parts))
+        made.token = machine.token(made.op, *(x.token for x in made.parts))
         made.marks = marks(made.parts)
     return made
 
@@ -255,6 +256,7 @@ def _is_harmless(test: ast.expr) -> bool:
 
 
 def _each(machine: Machine, target: ast.expr, one: Value, element: ast.expr) -> Value:
+    machine.spend()
     machine.bind(target, one)
     return value(machine, element)
 
@@ -291,7 +293,7 @@ def either(one: Value, other: Value) -> Value:
     if isinstance(one, Elements) and isinstance(other, Elements):
         if one.params == other.params:
             return one
-        return Elements(("either", one.token, other.token), params=Params(one.params.known | other.params.known, is_all=False))
+        return Elements((*one.token[:4], "either"), params=Params(one.params.known | other.params.known, is_all=False))
     return Thing((origin(last_of(one), (one.token, other.token)),), one.marks | other.marks)
 
 

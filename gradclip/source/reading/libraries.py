@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gradclip.natives import BY_NAME, NATIVES, Kind, Native
 from gradclip.source.reading import functional, gradients
 from gradclip.source.reading.values import (
+    MOST,
     SCALED,
     Bound,
     Call,
@@ -261,7 +262,7 @@ def _of_container(owner: Value, name: str, given: Call) -> Value | None:
     first = given.args[0] if given.args else None
     if isinstance(owner, Tuple) and first is not None and name in ("append", "extend"):
         more = first.items if name == "extend" and isinstance(first, Tuple) else (first,)
-        owner.items = (*owner.items, *more)
+        owner.items = (*owner.items, *more)[:MOST]
         return Constant(("None",))
     if isinstance(owner, Table):
         if name in ("values", "items"):

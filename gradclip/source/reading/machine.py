@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradclip.rounds import Condition, Event
@@ -55,7 +55,8 @@ class Place:
     line: int
     column: int  #: in bytes, from 0
     end: tuple[int, int]
-    name: str = ""  #: the file's, for a place in another file than the one that is read
+    file: File | None = None  #: another file that has the node; the rest is the call that leads there
+    inner: tuple[int, int] = (0, 0)  #: the node's line and column in that file
 
 
 _BINDS = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -97,11 +98,18 @@ class Machine:
         """Where a node is reported: of another file, the call that leads there."""
         file = self.scope.file
         end = (node.end_lineno or node.lineno, node.end_col_offset or 0)
-        return Place(file.path, node.lineno, node.col_offset, end, "" if file is self.file else file.module_of())
+        if file is self.file or not self.sites:
+            return Place(file.path, node.lineno, node.col_offset, end)
+        return replace(self.sites[0], file=file, inner=(node.lineno, node.col_offset))
 
     def shown(self, node: ast.expr) -> str:
         """The text of an expression for a message: quoted, on one line, shortened."""
         return self.scope.file.shown(node)
+
+    def token(self, name: str, *parts: object) -> Token:
+        """The identity of what is computed from others, in a few words whatever they are."""
+        keys = self.file.keys
+        return name, keys.setdefault((name, *parts), len(keys))
 
     def fresh(self, node: ast.AST, name: str = "", key: object = None) -> Token:
         """The identity of an object that a node makes."""
@@ -163,10 +171,13 @@ class Machine:
         del self.conditions[mark:]
         return ""
 
-    def statement(self, node: ast.stmt) -> str:
+    def spend(self) -> None:
         self.left -= 1
         if self.left < 0:
             raise Spent
+
+    def statement(self, node: ast.stmt) -> str:
+        self.spend()
         run = getattr(self, f"_{type(node).__name__}", None)
         return run(node) or "" if run is not None else ""
 
@@ -412,6 +423,7 @@ class Machine:
         body = function.node
         file = function.scope.file
         is_long = not isinstance(body, ast.Lambda) and not file.matters(body) and len(body.body) > _SMALL
+        self.spend()
         if len(self.stack) >= _DEEP or body in self.stack or is_long:
             return self.thing(node, getattr(body, "name", ""), tuple(x.token for x in args))
         args, given = (*function.given[0], *args), {**function.given[1], **given}
@@ -419,12 +431,14 @@ class Machine:
         scope.owner, scope.cls = owner or function.scope.owner, function.scope.cls
         self._arguments(body.args, [owner, *args] if owner is not None else list(args), given, scope)
         self.entered.add(id(body))
-        return self.within(scope, body)
+        return self.within(scope, body, node)
 
-    def within(self, scope: Scope, body: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Value:
+    def within(self, scope: Scope, body: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, node: ast.AST) -> Value:
         """Run the body of a function in its scope."""
         before, result, hint = self.scope, self.result, self.hint
-        mark = len(self.conditions)
+        mark, sites = len(self.conditions), len(self.sites)
+        if isinstance(node, (ast.expr, ast.stmt)) and before.file is self.file and scope.file is not self.file:
+            self.sites.append(self.place(node))
         self.scope, self.hint = scope, ()
         self.stack.append(body)
         try:
@@ -435,7 +449,7 @@ class Machine:
             return self.result
         finally:
             self.stack.pop()
-            del self.conditions[mark:]
+            del self.conditions[mark:], self.sites[sites:]
             self.scope, self.result, self.hint = before, result, hint
 
     def _arguments(self, taken: ast.arguments, args: list[Value], given: Mapping[str, Value], scope: Scope) -> None:

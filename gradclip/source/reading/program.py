@@ -50,6 +50,8 @@ class File:
         self._matters: dict[int, bool] = {}
         self._leaves: dict[int, bool] = {}
         self._shown: dict[int, str] = {}
+        self.keys: dict[tuple[object, ...], int] = {}  #: the identities of what is computed
+        self.alone: Any = None  #: what the file shows by itself
         self.zeros: set[str] = set()  #: the settings with a default of 0
         self.compiled: Any = None  #: the optimizer that a Keras model is compiled with
         self.names: dict[str, Any] = {}  #: what its simple statements bind
@@ -188,7 +190,8 @@ class File:
     def _lines(self) -> list[bytes]:
         return re.split(rb"\r\n|\r|\n", self.text.encode(errors="surrogatepass"))
 
-    def module_of(self) -> str:
+    @property
+    def name(self) -> str:
         """The name under which messages have the file."""
         return os.path.basename(self.path)
 

@@ -38,7 +38,7 @@ def formula(machine: Machine, node: ast.expr) -> Formula:
             return _compared(machine, node)
         sides = [machine.value(x) for x in (node.left, *node.comparators)]
         marks = frozenset().union(*(x.marks for x in sides))
-        return Formula((*(type(x).__name__ for x in node.ops), *(x.token for x in sides)), marks, text=machine.shown(node))
+        return Formula(machine.token("Compare", *(x.token for x in sides)), marks, text=machine.shown(node))
     return of_value(machine.value(node), machine.shown(node))
 
 
@@ -68,7 +68,7 @@ def _compared(machine: Machine, node: ast.Compare) -> Formula:
             there = Formula(("always", left.value is not None), text=text)
         return Formula(op="not", parts=(there,)) if is_none and op in (ast.Is, ast.Eq) else there
     name = _SAME.get(op, op.__name__)
-    atom = Formula((name, left.token, right.token), marks, text=text)
+    atom = Formula(machine.token(name, left.token, right.token), marks, text=text)
     return Formula(op="not", parts=(atom,)) if op in _SAME else atom
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradclip.rounds import UNKNOWN, Backward, Clip, Event, Params
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from gradclip.source.reading.program import File
 
 __all__ = [
+    "MOST",
     "SCALED",
     "Bound",
     "Call",
@@ -225,6 +227,7 @@ def atoms(formula: Formula) -> list[Formula]:
     return [formula] if formula.op == "atom" else [x for part in formula.parts for x in atoms(part)]
 
 
+MOST = 64  #: elements of a list that are told apart
 SCALED = "scaled:"  #: the mark of a loss that a scaler has scaled, with the scaler's text
 _GROUPS = ("params", "parameters")
 
@@ -278,10 +281,11 @@ def scaled_by(one: Value) -> str:
 def joined(values: Iterable[Value]) -> Value:
     """A list of several parts."""
     parts = list(values)
+    first = parts[0].token[:4] if parts else ()
     if all(isinstance(x, Tuple) for x in parts) and not any(isinstance(y, Elements) for x in parts for y in x.items):  # type: ignore[attr-defined]
-        items = tuple(y for x in parts for y in x.items)  # type: ignore[attr-defined]
-        return Tuple(("tuple", *(x.token for x in items)), items=items)
-    return Elements(("+", *(x.token for x in parts)), params=Params.joined(parameters(x) for x in parts))
+        items = tuple(islice((y for x in parts for y in x.items), MOST))  # type: ignore[attr-defined]
+        return Tuple(("tuple", *first, len(items)), items=items)
+    return Elements(("+", *first, len(parts)), params=Params.joined(parameters(x) for x in parts))
 
 
 def last_of(one: Value) -> str:

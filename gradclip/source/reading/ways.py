@@ -46,7 +46,7 @@ def read(file: File) -> Reading:
             if isinstance(begin, _Entry) and begin.cls is not None and not machine.flips:
                 parts.setdefault(begin.cls, []).extend(machine.events)
             for one in _of_way(file, machine, clips, followed):
-                if isinstance(one.event.where, Place) and one.event.where.path == file.path:
+                if isinstance(one.event.where, Place) and one.event.where.path == file.path and not _is_told(one):
                     seen.setdefault((one.code, one.event.where), one)
             if left <= 0:
                 break
@@ -55,6 +55,18 @@ def read(file: File) -> Reading:
             if isinstance(one.event.where, Place):
                 seen.setdefault((one.code, one.event.where), one)
     return Reading(tuple(seen.values()), frozenset(clips), frozenset(followed))
+
+
+def _is_told(one: Found) -> bool:
+    """Whether a mistake in another file is one that this file shows by itself."""
+    where = one.event.where
+    if not isinstance(where, Place) or where.file is None:
+        return False
+    if where.file.alone is None:
+        where.file.alone = set()  # for files that import each other
+        places = ((x.code, x.event.where) for x in read(where.file).found)
+        where.file.alone = {(code, (x.line, x.column)) for code, x in places if isinstance(x, Place)}
+    return (one.code, where.inner) in where.file.alone
 
 
 def _of_way(file: File, machine: Machine, clips: set[Place], followed: set[Place]) -> Iterator[Found]:

@@ -69,7 +69,8 @@ def read(source: str, options: Options, do: Callable[[Context], Migrated]) -> Mi
     """
     lower = source.lower()
     by_hand = ("sqrt" in lower or "** 0.5" in lower) and ("grad" in lower or _DERIVED.search(source))
-    if not any(word in lower for word in _WORDS) and not by_hand:
+    trains = options.lint and ".backward(" in lower  # it may clip in another file
+    if not (trains or by_hand or any(word in lower for word in _WORDS)):
         return Migrated(source)
     mark = _BOM if source.startswith(_BOM) else ""
     collects = gc.isenabled()
@@ -131,7 +132,8 @@ def site(decision: Decision, source: Source) -> Site:
     """A decision, as data without the source."""
     line, column = source.position(decision.node)
     text = source.code(decision.node).splitlines()[0].rstrip()
-    return Site(line, column, decision.code, decision.outcome, text, decision.reason, decision.advice, more(decision.code))
+    told = (decision.code, decision.outcome, text, decision.reason, decision.advice, more(decision.code))
+    return Site(line, column, *told, is_followed=decision.is_followed)
 
 
 # ---- finding ---------------------------------------------------------------------------------------------------------------

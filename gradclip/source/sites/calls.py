@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import libcst as cst
 
@@ -45,7 +46,10 @@ def mistakes(found: ApiCall) -> list[Decision]:
     findings = [finding for check in MISTAKES if (finding := check(found)) is not None]
     findings += [one for one in steps.findings(found) if one.code not in {other.code for other in findings}]
     if not findings:
-        return [unchanged(found.call, "GM005" if only_measures(found) else "GM001", api=found.api)]
+        if only_measures(found):
+            return [unchanged(found.call, "GM005", api=found.api)]
+        acts = found.api.kind in (Kind.IN_PLACE, Kind.RETURNED)
+        return [replace(unchanged(found.call, "GM001", api=found.api), is_followed=not (acts and steps.is_lost(found)))]
     made = [manual(found.call, finding, found.api) for finding in sorted(findings, key=lambda one: one.code)]
     return made[:1] if found.api.kind is Kind.KEYWORD else made
 

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import libcst as cst
 
 from gradclip.rounds import Found
+from gradclip.source.codes import CODES
 from gradclip.source.found import ApiCall, Context, Finding
 from gradclip.source.reading import Place, Reading, follow, reading
 from gradclip.source.source import Source, once
 
-__all__ = ["check", "elsewhere", "findings", "unfollowed"]
+__all__ = ["check", "elsewhere", "findings", "is_lost"]
 
 
 @once
@@ -39,7 +40,7 @@ def elsewhere(context: Context, known: frozenset[cst.CSTNode]) -> Iterator[tuple
             yield from ((node, one) for one in made)
 
 
-def unfollowed(found: ApiCall) -> bool:
+def is_lost(found: ApiCall) -> bool:
     """Whether no way through the program shows the step of a clip."""
     return _span(found.call, found.context.source) not in {_of(x, found.context.source) for x in read(found.context).followed}
 
@@ -60,7 +61,10 @@ def _by_call(context: Context) -> Mapping[cst.CSTNode, list[Finding]]:
 
 
 def _finding(one: Found) -> Finding:
-    return Finding(one.code, one.reason, one.advice)
+    where = one.event.where
+    other = where.file if isinstance(where, Place) else None
+    told = f" It is in {other.name}, line {where.inner[0]}." if isinstance(where, Place) and other is not None else ""
+    return Finding(one.code, (one.reason or CODES[one.code].reason) + told, one.advice)
 
 
 def _span(node: cst.CSTNode, source: Source) -> tuple[int, int]:

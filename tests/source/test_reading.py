@@ -1,0 +1,132 @@
+"""What the reading of a source follows: files, methods, aliases, tests; and that no input makes it slow."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from gradclip import lint
+from gradclip.commands import cli
+from gradclip.source.codes import RULES
+from gradclip.source.reading import reading
+
+TORCH = "import torch\nfrom torch.nn.utils import clip_grad_norm_\n"
+CLIP = "clip_grad_norm_(model.parameters(), 1.0)\n"
+SECONDS = 5.0  #: far more than any source takes, also on a machine with other work
+
+
+def codes(source: str) -> list[str]:
+    return sorted(one.code for one in reading(TORCH + source).found)
+
+
+WRONG = {
+    "an alias": "class T:\n    def __init__(self, model):\n        self.net = model\n"
+    "        self.opt = torch.optim.SGD(model.parameters())\n"
+    "    def fit(self, loss, model):\n        for _ in range(9):\n"
+    "            self.opt.zero_grad()\n            loss().backward()\n"
+    "            self.opt.step()\n            clip_grad_norm_(self.net.parameters(), 1.0)\n",
+    "a closure": "def make(opt):\n    def finish(model):\n        opt.step()\n"
+    "        clip_grad_norm_(model.parameters(), 1.0)\n"
+    "    return finish\ndef train(model, opt, loss):\n    finish = make(opt)\n    loss.backward()\n    finish(model)\n",
+    "keywords": "def finish(model, **rest):\n    rest['opt'].step()\n    " + CLIP + "def train(model, opt, loss):\n"
+    "    loss.backward()\n    finish(model, opt=opt)\n",
+    "a base class": "class Base:\n    def finish(self):\n        self.opt.step()\n"
+    "        clip_grad_norm_(self.model.parameters(), 1.0)\n"
+    "class T(Base):\n    def fit(self, loss):\n        loss.backward()\n        super().finish()\n",
+    "a partial": "from functools import partial\ndef finish(opt, model):\n    opt.step()\n    "
+    + CLIP
+    + "def train(model, opt, loss):\n"
+    "    loss.backward()\n    partial(finish, opt)(model)\n",
+    "one of two equal tests": "def train(model, opt, loss, clip):\n    loss.backward()\n"
+    "    if clip is not None:\n        opt.step()\n"
+    "        " + CLIP + "    if clip is None:\n        opt.step()\n",
+    "after a return": "def train(model, opt, loss, skip):\n    loss.backward()\n"
+    "    if skip:\n        return\n    opt.step()\n    " + CLIP,
+}
+RIGHT = {
+    "opposite tests": "def train(model, opt, loss, late):\n    loss.backward()\n    if late is None:\n        opt.step()\n"
+    "    if late is not None:\n        " + CLIP + "        opt.step()\n",
+    "two models with an optimizer each": "def train(a, b, x, y, loss):\n    for _ in range(9):\n        loss(a).backward()\n"
+    "        clip_grad_norm_(a.parameters(), 1.0)\n        x.step()\n        x.zero_grad()\n        loss(b).backward()\n"
+    "        clip_grad_norm_(b.parameters(), 1.0)\n        y.step()\n        y.zero_grad()\n",
+    "a wrapper": "from torch.nn.parallel import DistributedDataParallel\ndef train(model, loss):\n"
+    "    opt = torch.optim.SGD(model.parameters())\n    model = DistributedDataParallel(model)\n    loss.backward()\n    "
+    + CLIP
+    + "    opt.step()\n",
+    "an agent that is wrapped": "class Agent(torch.nn.Module):\n    def __init__(self, net):\n"
+    "        super().__init__()\n        self.net = net\n"
+    "def train(net, loss):\n    agent = Agent(net)\n    opt = torch.optim.SGD(net.parameters())\n    loss.backward()\n"
+    "    clip_grad_norm_(agent.parameters(), 1.0)\n    opt.step()\n",
+    "no_sync in some passes": "import contextlib\ndef train(model, opt, batches, k):\n    for i, loss in enumerate(batches):\n"
+    "        with model.no_sync() if (i + 1) % k else contextlib.nullcontext():\n            loss.backward()\n"
+    "        if (i + 1) % k == 0:\n            " + CLIP + "            opt.step()\n            opt.zero_grad()\n",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_clip_after_the_step_is_followed(name: str) -> None:
+    assert codes(WRONG[name]) == ["GM108"]
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_right_or_unknown_is_silent(name: str) -> None:
+    assert codes(RIGHT[name]) == []
+
+
+def test_a_clip_in_another_file_is_reported_where_it_is_called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "finish.py").write_text(TORCH + f"def end(model):\n    {CLIP}", encoding="utf-8")
+    source = "from tools import finish\nfrom tools.finish import end\n"
+    source += "def train(model, opt, loss):\n    loss.backward()\n    opt.step()\n    end(model)\n"
+    (tmp_path / "train.py").write_text(source, encoding="utf-8")
+    assert cli.main(["lint", "-j", "1", str(tmp_path / "train.py")]) == 1
+    out = capsys.readouterr().out
+    assert "train.py:6:5: GM108" in out
+    assert "It is in finish.py, line 4." in out
+    assert cli.main(["lint", "-j", "1", str(tmp_path / "tools")]) == 0
+
+
+def test_a_mistake_is_reported_in_the_file_that_shows_it_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "finish.py").write_text(TORCH + f"def end(model, opt):\n    opt.step()\n    {CLIP}", encoding="utf-8")
+    source = "from finish import end\ndef train(model, opt, loss):\n    loss.backward()\n    end(model, opt)\n"
+    (tmp_path / "train.py").write_text(source, encoding="utf-8")
+    assert cli.main(["lint", "-j", "1", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "finish.py:5:5: GM108" in out
+    assert out.count("GM108 error") == 1
+
+
+HOSTILE = {
+    "calls": "".join(f"def f{i}(m, o):\n    f{i + 1}(m, o)\n    f{i + 1}(m, o)\n" for i in range(30))
+    + "def f30(m, o):\n    o.step()\n",
+    "lambdas": "f0 = lambda o: o.step()\n"
+    + "".join(f"f{i} = lambda o: (f{i - 1}(o), f{i - 1}(o), f{i - 1}(o))\n" for i in range(1, 30)),
+    "pairs": "x = loss\n" + "x = (x, x)\n" * 200 + "if x:\n    opt.step()\n",
+    "sums": "x = [p]\n" + "x = x + x\n" * 200,
+    "keys": "x = loss\n" + "x = x[x]\n" * 200 + "if x:\n    opt.step()\n",
+    "tests": "def f(m, opt, loss):\n    loss.backward()\n" + "".join(f"    if t{i}:\n        opt.step()\n" for i in range(200)),
+    "loops": "".join(f"{'    ' * i}for i{i} in a:\n" for i in range(15)) + "    " * 15 + "opt.step()\n",
+    "itself": "def f(m, opt):\n    f(m, opt)\n    opt.step()\n",
+    "lists": "x = [a, b, c, d]\n"
+    + "y = [[[[[[[[p for p in x] for p in x] for p in x] for p in x] for p in x] for p in x] for p in x] for p in x]\n",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_source_takes_long(name: str) -> None:
+    source = TORCH + HOSTILE[name] + f"loss.backward()\n{CLIP}opt.step()\n"
+    began = time.process_time()
+    reading(source)
+    assert time.process_time() - began < SECONDS
+
+
+def test_lint_shows_what_the_reading_finds() -> None:
+    source = TORCH + WRONG["a closure"]
+    assert [site.code for site in lint.of_source(source) if site.code in RULES] == ["GM108"]
+
+
+def test_a_source_that_is_not_python_shows_nothing() -> None:
+    assert reading("print x").found == ()
