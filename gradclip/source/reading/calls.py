@@ -6,7 +6,7 @@ import ast
 import math
 from typing import TYPE_CHECKING
 
-from gradclip.source.reading import functional, gradients, libraries, tests
+from gradclip.source.reading import functional, gradients, libraries, measures, tests
 from gradclip.source.reading.values import (
     MOST,
     Bound,
@@ -103,7 +103,7 @@ def apply(machine: Machine, target: Value, given: Call) -> Value:
 def unknown(machine: Machine, target: Value, given: Call) -> Value:
     """The result of a call of which nothing is known: equal calls have equal results."""
     values = (*given.args, *given.given.values())
-    gradients.logged(machine, (*values, *(Constant((x,), value=x) for x in given.given)))
+    measures.logged(machine, (*values, *(Constant((x,), value=x) for x in given.given)))
     if any(isinstance(x, Gradients) for x in values):
         return gradients.lost(machine, given)
     key = (target.token, tuple(x.token for x in values))

@@ -341,24 +341,3 @@ def _grads(given: Call) -> Gradients | None:
 def _scales(owner: Value, name: str) -> bool:
     """Whether an optimizer scales the loss: Keras 3's ``scale_loss`` does so only in a ``LossScaleOptimizer``."""
     return name == "get_scaled_loss" or (isinstance(owner, Made) and owner.name.endswith("LossScaleOptimizer"))
-
-
-def dropped(machine: Machine) -> Iterator[tuple[Event, ...]]:
-    """The rounds of clips whose result no step takes, though a step takes the gradients."""
-    later = {id(x) for made in machine.changes for x in made.history[:-1]}
-    for made in machine.changes:
-        if id(made.history[-1]) in later:
-            continue  # they are clipped again
-        clips = [x for x in made.history if isinstance(x, Clip)]
-        sources = [x for x in made.history if isinstance(x, Backward)]
-        if any(any(x is clips[-1] for x in taken) for taken in machine.taken):
-            continue
-        for number, taken in enumerate(machine.taken):
-            step = taken[-1]
-            is_same = any(x is sources[0] for x in taken) if sources else clips[-1].params.meets(step.params) is True
-            if is_same and isinstance(step, Step):
-                is_late = number < made.after
-                yield (*sources[:1], step, clips[-1]) if is_late else (*sources[:1], replace(clips[-1], is_dropped=True), step)
-                break
-        else:
-            yield made.history

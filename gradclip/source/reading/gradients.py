@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradclip.natives import Native
-from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Measure, Params, Reduce, Step, Unscale, Write, Zero
+from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Params, Reduce, Step, Unscale, Write, Zero
+from gradclip.source.reading import measures
 from gradclip.source.reading.values import (
     SCALED,
     Bound,
@@ -37,14 +36,11 @@ if TYPE_CHECKING:
 __all__ = [
     "backward",
     "clip",
-    "compared",
     "computed",
     "is_optimizer",
     "is_scaler",
     "leave_scaled",
-    "logged",
     "lost",
-    "measure",
     "of_module",
     "of_optimizer",
     "on_elements",
@@ -150,8 +146,9 @@ def _event(machine: Machine, given: Call) -> dict[str, Any]:
 def backward(machine: Machine, loss: Value | None, given: Call) -> Value:
     """``loss.backward()``."""
     scaler = scaled_by(loss)[len(SCALED) :] if loss is not None else ""
-    is_local = any(x.kind == "local" for x in machine.contexts)
-    machine.emit(Backward(**_event(machine, given), scaler=scaler, is_local=is_local, is_again=bool(machine.again)))
+    event, local = _event(machine, given), [x for x in machine.contexts if x.kind == "local"]
+    event["tests"] = event["tests"].union(*(x.said for x in local))
+    machine.emit(Backward(**event, scaler=scaler, is_local=bool(local), is_again=bool(machine.again)))
     return Constant(("None",))
 
 
@@ -279,7 +276,7 @@ def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Va
     elif name in ("detach", "detach_", "clone", "float", "to", "abs"):
         return owner
     elif name == "norm":
-        return measure(machine, owner.params, given)
+        return measures.measure(machine, owner.params, given)
     else:
         return None
     return owner
@@ -308,44 +305,3 @@ def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Va
 def lost(machine: Machine, given: Call) -> Value:
     """What an unknown function makes of gradients that are values."""
     return Thing(machine.fresh(given.node, "gradients"))
-
-
-MEASURED = "measured:"  #: the mark of a norm, with the place of its event
-_LOGGED = re.compile(r"grad\w*[^\w]?norm|gnorm", re.IGNORECASE)
-
-
-def measure(machine: Machine, params: Params, given: Call) -> Value:
-    """``p.grad.norm()``: a norm, of which its use says later what it is for."""
-    machine.emit(Measure(**_event(machine, given), params=params))
-    place = len(machine.events) - 1
-    return Thing((given.node.lineno, given.node.col_offset, place), frozenset({"norm", "varies", f"{MEASURED}{place}"}))
-
-
-def _used(machine: Machine, one: Value, use: str) -> None:
-    for place in (int(x[len(MEASURED) :]) for x in one.marks if x.startswith(MEASURED)):
-        event = machine.events[place] if place < len(machine.events) else None
-        if isinstance(event, Measure):
-            machine.events[place] = replace(event, use=use)
-
-
-def compared(machine: Machine, left: Value, right: Value) -> None:
-    """``norm > limit``: with the limit of the clip, or more, a norm after the clip is never larger."""
-    for one, other in ((left, right), (right, left)):
-        limits = [x.limit for x in machine.events if isinstance(x, Clip)]
-        value = other.value if isinstance(other, Constant) and isinstance(other.value, (int, float)) else None
-        above = any(x == other.token or (value is not None and isinstance(x, (int, float)) and value >= x) for x in limits)
-        if above:
-            _used(machine, one, "limit")
-
-
-def logged(machine: Machine, values: Iterable[Value]) -> None:
-    """``log({"grad_norm": norm})``."""
-    values = list(values)
-    named = any(isinstance(x, Constant) and isinstance(x.value, str) and _LOGGED.search(x.value) for x in values)
-    for x in values:
-        if isinstance(x, Table):
-            for key, one in x.items.items():
-                if _LOGGED.search(str(key)):
-                    _used(machine, one, "log")
-        elif named:
-            _used(machine, x, "log")

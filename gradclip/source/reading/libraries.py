@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from gradclip.natives import BY_NAME, NATIVES, Kind, Native
-from gradclip.source.reading import functional, gradients
+from gradclip.source.reading import functional, gradients, measures
 from gradclip.source.reading.values import (
     MOST,
     SCALED,
@@ -102,9 +102,9 @@ def function(machine: Machine, name: str, given: Call) -> Value:
         return Constant(("None",))
     if last == "backward" and "autograd" in name:
         return gradients.backward(machine, first, given)
-    measures = (native is not None and native.kind is Kind.MEASURE) or last in ("norm", "vector_norm")
-    if measures and isinstance(first, Elements) and "gradient" in first.marks:
-        return gradients.measure(machine, first.params, given)
+    takes = (native is not None and native.kind is Kind.MEASURE) or last in ("norm", "vector_norm")
+    if takes and isinstance(first, Elements) and "gradient" in first.marks:
+        return measures.measure(machine, first.params, given)
     made = functional.function(machine, name, given)
     if made is not None:
         return made
@@ -200,7 +200,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     if name == "optimizers" and isinstance(owner, Instance) and (made := machine.method(owner, "configure_optimizers")):
         return _optimizers(machine.enter(made, (), {}, given.node, owner))
     if name == "no_sync":
-        return Context((*owner.token, name), kind="local")
+        return Context((*owner.token, name), kind="local", said=frozenset(machine.conditions))
     if name == "accumulate":
         return Context((*owner.token, name), kind="accumulate", text=machine.shown(given.node.func)[1:-1], inner=owner)
     if name in _PREPARES:

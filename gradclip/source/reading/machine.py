@@ -12,19 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradclip.rounds import Condition, Event
-from gradclip.source.reading import calls, expressions, functional, gradients, tests
+from gradclip.source.reading import calls, expressions, gradients, statements, tests
 from gradclip.source.reading.program import File
 from gradclip.source.reading.values import (
     Call,
     Class,
     Constant,
     Context,
-    Elements,
     Function,
     Gradients,
     Instance,
-    Library,
-    Made,
     Origin,
     Scope,
     Table,
@@ -32,7 +29,6 @@ from gradclip.source.reading.values import (
     Token,
     Tuple,
     Value,
-    joined,
 )
 
 __all__ = ["Machine", "Place", "Spent", "simple"]
@@ -40,7 +36,6 @@ __all__ = ["Machine", "Place", "Spent", "simple"]
 _DEEP = 12  #: calls within calls that are entered
 _EVENTS = 150  #: of one way
 _SMALL = 40  #: statements of a function without events that is entered all the same, for its result
-_FEW = 4  #: elements of a list that a loop takes one by one
 
 
 class Spent(Exception):
@@ -178,241 +173,7 @@ class Machine:
 
     def statement(self, node: ast.stmt) -> str:
         self.spend()
-        run = getattr(self, f"_{type(node).__name__}", None)
-        return run(node) or "" if run is not None else ""
-
-    def _Expr(self, node: ast.Expr) -> None:
-        self.bare = node.value
-        self.value(node.value)
-
-    def _FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        token = (Origin(node.name, hash((id(node), self.scope.key))),)
-        made: Value = Function(token, node=node, scope=self.scope)
-        for decorator in node.decorator_list:
-            name = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
-            if functional.is_derivative(name):  # @jax.value_and_grad
-                made = Made(token, name=name, args=(made,))
-        self.scope.names[node.name] = made
-
-    _AsyncFunctionDef = _FunctionDef
-
-    def _ClassDef(self, node: ast.ClassDef) -> None:
-        self.scope.names[node.name] = Class((Origin(node.name, id(node)),), node=node, scope=self.scope)
-
-    def _Import(self, node: ast.Import) -> None:
-        for alias in node.names:
-            name = alias.name if alias.asname else alias.name.partition(".")[0]
-            self.scope.names[alias.asname or name] = self._module_value(name)
-
-    def _module_value(self, name: str) -> Value:
-        return Library((name,), name=name)
-
-    def _ImportFrom(self, node: ast.ImportFrom) -> None:
-        module = "." * node.level + (node.module or "")
-        other = self.scope.file.other(module)
-        for alias in node.names:
-            name = alias.asname or alias.name
-            if other is not None and alias.name == "*":
-                self.scope.names.update(self.imported(other).names)
-            elif other is not None and (value := self.imported(other).names.get(alias.name)) is not None:
-                self.scope.names[name] = value
-            elif node.level == 0 and alias.name != "*":
-                self.scope.names[name] = self._module_value(f"{module}.{alias.name}")
-
-    def _Assign(self, node: ast.Assign) -> None:
-        if len(node.targets) == 1:
-            self.hint = self._hint(node.targets[0])
-        value = self.value(node.value)
-        self.hint = ()
-        for target in node.targets:
-            self.bind(target, value)
-
-    def _AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self.hint = self._hint(node.target)
-            value = self.value(node.value)
-            self.hint = ()
-            self.bind(node.target, value)
-
-    def _hint(self, target: ast.expr) -> Token:
-        if isinstance(target, ast.Name):
-            return (target.id,)
-        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and self.scope.owner is not None:
-            owner = self.scope.find(target.value.id)
-            if owner is self.scope.owner:
-                return (*owner.token, target.attr)
-        return ()
-
-    def _AugAssign(self, node: ast.AugAssign) -> None:
-        old, more = self.value(node.target), self.value(node.value)
-        if isinstance(old, Elements):
-            self.bind(node.target, joined([old, more]))
-        else:
-            marks = old.marks | more.marks | {"varies"}
-            key = (old.token, type(node.op).__name__, more.token)
-            self.bind(node.target, self.thing(node, ast.unparse(node.target), key, marks))
-
-    def bind(self, target: ast.expr, value: Value) -> None:
-        """Give a target a value."""
-        if isinstance(target, ast.Name):
-            self.scope.names[target.id] = value
-        elif isinstance(target, (ast.Tuple, ast.List)):
-            parts = expressions.unpacked(self, value, target)
-            for one, part in zip(target.elts, parts, strict=True):
-                if isinstance(one, ast.Name) and one.id.startswith("_"):  # only the norm is wanted
-                    self.changes = [x for x in self.changes if x is not part]
-                self.bind(one, part)
-        elif isinstance(target, ast.Starred):
-            self.bind(target.value, value)
-        elif isinstance(target, ast.Attribute):
-            owner = self.value(target.value)
-            if isinstance(owner, Instance):
-                owner.fields[target.attr] = value
-            elif target.attr == "grad":
-                gradients.written(self, owner, value, target)
-        elif isinstance(target, ast.Subscript):
-            owner, key = self.value(target.value), self.value(target.slice)
-            if isinstance(owner, Table) and isinstance(key, Constant):
-                owner.items[key.value] = value
-
-    def _If(self, node: ast.If) -> str:
-        file = self.scope.file
-        formula = tests.formula(self, node.test)
-        matters = any(map(file.matters, (*node.body, *node.orelse)))
-        leaves = any(map(file.leaves, node.body)), any(map(file.leaves, node.orelse))
-        known = tests.known(formula)
-        if known is not None and not formula.marks:
-            return self.block(node.body if known else node.orelse)
-        if not matters and not any(leaves):
-            return self._both(node)
-        default = (matters and any(map(file.matters, node.body))) or not leaves[0]
-        is_open = matters or self.events  # else nothing has happened that it could skip
-        truth = tests.decided(self, formula, default) if is_open else default
-        conditions = tests.conditions(self, formula, truth)
-        mark = len(self.conditions)
-        self.conditions += conditions
-        left = self.block(node.body if truth else node.orelse)
-        if left or not any(leaves):
-            del self.conditions[mark:]
-        return left
-
-    def _both(self, node: ast.If) -> str:
-        """A branch without events: what its sides bind is one of the two."""
-        names = self.scope.names
-        before = dict(names)
-        self.block(node.body)
-        first = dict(names)
-        names.clear()
-        names.update(before)
-        self.block(node.orelse)
-        for name, value in first.items():
-            other = names.get(name)
-            if other is not value:
-                names[name] = value if other is None else expressions.either(value, other)
-        return ""
-
-    def _For(self, node: ast.For | ast.AsyncFor) -> str:
-        listed = self.value(node.iter)
-        key = (id(node), self.scope.key)
-        one_by_one: list[Value] | None = None
-        if isinstance(listed, Elements) and not listed.is_one:
-            one_by_one = [Elements((*listed.token, "one"), params=listed.params, is_one=True, loop=key)]
-        elif isinstance(listed, Gradients):
-            one_by_one = [Gradients(listed.token, history=listed.history, is_one=True)]
-        elif isinstance(listed, Tuple) and len(listed.items) <= _FEW:
-            one_by_one = list(listed.items)
-        passes = 2 if self.scope.file.matters(node) and one_by_one is None else 1
-        steps = len(self.events)
-        for number in range(passes) if one_by_one is None else range(len(one_by_one)):
-            self.passes.append(number)
-            if one_by_one is None:
-                marks = frozenset({"varies"})
-                name = ast.unparse(node.target)
-                self.bind(node.target, self.thing(node, name, (key, tuple(self.passes)), marks))
-            else:
-                self.bind(node.target, one_by_one[number])
-            left = self._pass(node.body, key)
-            self.passes.pop()
-            if left in ("return", "raise"):
-                return left
-            if left == "break" or (number == 0 and self._has_inner_step(steps, key)):
-                break
-        return self.block(node.orelse)
-
-    _AsyncFor = _For
-
-    def _has_inner_step(self, start: int, key: Hashable) -> bool:
-        """Whether a loop within this one has had its passes, with a step in each."""
-        depth = len(self.loops) + 1
-        return any(type(x).__name__ == "Step" and len(x.loops) > depth for x in self.events[start:])
-
-    def _pass(self, body: Sequence[ast.stmt], key: Hashable) -> str:
-        self.loops.append(key)
-        left = self.block(body)
-        self.loops.pop()
-        return left
-
-    def _While(self, node: ast.While) -> str:
-        key, steps = (id(node), self.scope.key), len(self.events)
-        self.value(node.test)
-        for number in range(2 if self.scope.file.matters(node) else 1):
-            self.passes.append(number)
-            left = self._pass(node.body, key)
-            self.passes.pop()
-            if left in ("return", "raise"):
-                return left
-            if left == "break" or (number == 0 and self._has_inner_step(steps, key)):
-                break
-        return ""
-
-    def _With(self, node: ast.With | ast.AsyncWith) -> str:
-        mark = len(self.contexts)
-        for item in node.items:
-            value = self.value(item.context_expr)
-            context = value if isinstance(value, Context) else Context(value.token)
-            self.contexts.append(context)
-            if item.optional_vars is not None:
-                self.bind(item.optional_vars, context.inner if context.kind == "scaled" and context.inner else value)
-        left = self.block(node.body)
-        for context in reversed(self.contexts[mark:]):
-            if context.kind == "scaled":
-                gradients.leave_scaled(self, context, node)
-        del self.contexts[mark:]
-        return left
-
-    _AsyncWith = _With
-
-    def _Try(self, node: ast.Try) -> str:
-        left = self.block(node.body)
-        if not left:
-            left = self.block(node.orelse)
-        for handler in node.handlers:
-            if not any(map(self.scope.file.matters, handler.body)):
-                self.block(handler.body)
-        return self.block(node.finalbody) or left
-
-    def _Match(self, node: ast.Match) -> str:
-        self.value(node.subject)
-        for case in node.cases:
-            if any(map(self.scope.file.matters, case.body)):
-                return self.block(case.body)
-        return ""
-
-    def _Return(self, node: ast.Return) -> str:
-        self.result = self.value(node.value) if node.value is not None else Constant(("None",), value=None)
-        return "return"
-
-    def _Continue(self, node: ast.Continue) -> str:
-        return "continue"
-
-    def _Break(self, node: ast.Break) -> str:
-        return "break"
-
-    def _Raise(self, node: ast.Raise) -> str:
-        return "raise"
-
-    def _Assert(self, node: ast.Assert) -> None:
-        self.value(node.test)
+        return statements.run(self, node)
 
     # ---- calls of the project's functions ---------------------------------------------------------------------------------
 
@@ -505,6 +266,10 @@ class Machine:
             if (base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")) in wanted:
                 return True
         return depth > 0 and any(self.is_a(x, wanted, depth - 1) for x in self.bases(cls))
+
+    def bind(self, target: ast.expr, value: Value) -> None:
+        """Give a target a value."""
+        statements.bind(self, target, value)
 
     def value(self, node: ast.expr) -> Value:
         """What an expression stands for; the events of its calls happen."""

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Condition
-from gradclip.source.reading import gradients
+from gradclip.source.reading import measures
 from gradclip.source.reading.values import Constant, Formula, Value, atoms
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _compared(machine: Machine, node: ast.Compare) -> Formula:
         return Formula(("always", same is (op in (ast.Eq, ast.Is))), text=text)
     marks = left.marks | right.marks
     if op in (ast.Gt, ast.GtE, ast.Lt, ast.LtE):
-        gradients.compared(machine, left, right)
+        measures.compared(machine, left, right)
     if isinstance(right, Constant) and (
         right.value is None or (right.value == 0 and op is ast.Gt and right.value is not False)
     ):

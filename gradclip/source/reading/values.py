@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from gradclip.rounds import UNKNOWN, Backward, Clip, Event, Params
+from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Event, Params
 
 if TYPE_CHECKING:
     from gradclip.source.reading.program import File
@@ -148,6 +148,7 @@ class Context(Value):
     kind: str = ""  #: "local" (no_sync), "accumulate", "scaled"
     text: str = ""
     inner: Value | None = None
+    said: frozenset[Condition] = frozenset()  #: what holds where the program makes it
 
 
 @dataclass(eq=False, slots=True)

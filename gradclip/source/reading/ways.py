@@ -9,14 +9,14 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, found, rounds
-from gradclip.source.reading import functional, tests
+from gradclip.source.reading import tests
 from gradclip.source.reading.machine import Machine, Place, Spent, simple
 from gradclip.source.reading.program import File, last
 from gradclip.source.reading.values import Class, Constant, Instance, Origin, Thing, Value
 
 __all__ = ["Reading", "read"]
 
-_WAYS = 24  #: ways from one beginning
+_WAYS = 16  #: ways from one beginning
 _STEPS = 1000  #: statements of one way
 _ALL = 3000  #: statements of all ways of a file
 _FLIPS = 2  #: tests that differ from the usual way
@@ -71,7 +71,7 @@ def _is_told(one: Found) -> bool:
 
 def _of_way(file: File, machine: Machine, clips: set[Place], followed: set[Place]) -> Iterator[Found]:
     mine = rounds(machine.events, zeroes=file.zeroes, unscales=file.unscales)
-    for events in (*machine.taken, *functional.dropped(machine)):
+    for events in (*machine.taken, *_dropped(machine)):
         mine += rounds(events)
     for one in mine:
         for x in one.events:
@@ -91,6 +91,27 @@ def _unordered(events: list[Event], file: File) -> list[Round]:
     known = {x.key: x.holds for one in ordered if isinstance(one, Backward) and one.scaler for x in one.tests}
     apart = (x for x in ordered if isinstance(x, Clip) and any(known.get(y.key, y.holds) is not y.holds for y in x.tests))
     return rounds(ordered, unscales=file.unscales, is_ordered=False) if not any(apart) else []
+
+
+def _dropped(machine: Machine) -> Iterator[tuple[Event, ...]]:
+    """The rounds of clips whose result no step takes, though a step takes the gradients."""
+    later = {id(x) for made in machine.changes for x in made.history[:-1]}
+    for made in machine.changes:
+        if id(made.history[-1]) in later:
+            continue  # they are clipped again
+        clips = [x for x in made.history if isinstance(x, Clip)]
+        sources = [x for x in made.history if isinstance(x, Backward)]
+        if any(any(x is clips[-1] for x in taken) for taken in machine.taken):
+            continue
+        for number, taken in enumerate(machine.taken):
+            step = taken[-1]
+            is_same = any(x is sources[0] for x in taken) if sources else clips[-1].params.meets(step.params) is True
+            if is_same and isinstance(step, Step):
+                is_late = number < made.after
+                yield (*sources[:1], step, clips[-1]) if is_late else (*sources[:1], replace(clips[-1], is_dropped=True), step)
+                break
+        else:
+            yield made.history
 
 
 Begin = Callable[[Machine], object]

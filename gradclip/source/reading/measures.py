@@ -1,0 +1,56 @@
+"""Norms that a program takes, and what it does with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gradclip.rounds import Clip, Measure, Params
+from gradclip.source.reading.values import Call, Constant, Table, Thing, Value
+
+if TYPE_CHECKING:
+    from gradclip.source.reading.machine import Machine
+
+__all__ = ["compared", "logged", "measure"]
+
+MEASURED = "measured:"  #: the mark of a norm, with the place of its event
+_LOGGED = re.compile(r"grad\w*[^\w]?norm|gnorm", re.IGNORECASE)
+
+
+def measure(machine: Machine, params: Params, given: Call) -> Value:
+    """``p.grad.norm()``: a norm, of which its use says later what it is for."""
+    machine.emit(Measure(**machine.about(given.node), params=params))
+    place = len(machine.events) - 1
+    return Thing((given.node.lineno, given.node.col_offset, place), frozenset({"norm", "varies", f"{MEASURED}{place}"}))
+
+
+def _used(machine: Machine, one: Value, use: str) -> None:
+    for place in (int(x[len(MEASURED) :]) for x in one.marks if x.startswith(MEASURED)):
+        event = machine.events[place] if place < len(machine.events) else None
+        if isinstance(event, Measure):
+            machine.events[place] = replace(event, use=use)
+
+
+def compared(machine: Machine, left: Value, right: Value) -> None:
+    """``norm > limit``: with the limit of the clip, or more, a norm after the clip is never larger."""
+    for one, other in ((left, right), (right, left)):
+        limits = [x.limit for x in machine.events if isinstance(x, Clip)]
+        value = other.value if isinstance(other, Constant) and isinstance(other.value, (int, float)) else None
+        above = any(x == other.token or (value is not None and isinstance(x, (int, float)) and value >= x) for x in limits)
+        if above:
+            _used(machine, one, "limit")
+
+
+def logged(machine: Machine, values: Iterable[Value]) -> None:
+    """``log({"grad_norm": norm})``."""
+    values = list(values)
+    named = any(isinstance(x, Constant) and isinstance(x.value, str) and _LOGGED.search(x.value) for x in values)
+    for x in values:
+        if isinstance(x, Table):
+            for key, one in x.items.items():
+                if _LOGGED.search(str(key)):
+                    _used(machine, one, "log")
+        elif named:
+            _used(machine, x, "log")

@@ -1,0 +1,318 @@
+"""What a statement of each kind does on one way."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradclip.source.reading import expressions, functional, gradients, tests
+from gradclip.source.reading.values import (
+    Class,
+    Constant,
+    Context,
+    Elements,
+    Function,
+    Gradients,
+    Instance,
+    Library,
+    Made,
+    Origin,
+    Table,
+    Token,
+    Tuple,
+    Value,
+    joined,
+)
+
+if TYPE_CHECKING:
+    from gradclip.source.reading.machine import Machine
+
+__all__ = ["bind", "run"]
+
+_FEW = 4  #: elements of a list that a loop takes one by one
+
+
+def run(machine: Machine, node: ast.stmt) -> str:
+    """Run a statement; return how it leaves its block: "", "return", "continue", "break", "raise"."""
+    do = _BY_TYPE.get(type(node))
+    return do(machine, node) or "" if do is not None else ""
+
+
+def _expr(machine: Machine, node: ast.Expr) -> None:
+    machine.bare = node.value
+    machine.value(node.value)
+
+
+def _function_def(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    token = (Origin(node.name, hash((id(node), machine.scope.key))),)
+    made: Value = Function(token, node=node, scope=machine.scope)
+    for decorator in node.decorator_list:
+        name = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
+        if functional.is_derivative(name):  # @jax.value_and_grad
+            made = Made(token, name=name, args=(made,))
+    machine.scope.names[node.name] = made
+
+
+def _class_def(machine: Machine, node: ast.ClassDef) -> None:
+    machine.scope.names[node.name] = Class((Origin(node.name, id(node)),), node=node, scope=machine.scope)
+
+
+def _import(machine: Machine, node: ast.Import) -> None:
+    for alias in node.names:
+        name = alias.name if alias.asname else alias.name.partition(".")[0]
+        machine.scope.names[alias.asname or name] = _module_value(machine, name)
+
+
+def _module_value(machine: Machine, name: str) -> Value:
+    return Library((name,), name=name)
+
+
+def _import_from(machine: Machine, node: ast.ImportFrom) -> None:
+    module = "." * node.level + (node.module or "")
+    other = machine.scope.file.other(module)
+    for alias in node.names:
+        name = alias.asname or alias.name
+        if other is not None and alias.name == "*":
+            machine.scope.names.update(machine.imported(other).names)
+        elif other is not None and (value := machine.imported(other).names.get(alias.name)) is not None:
+            machine.scope.names[name] = value
+        elif node.level == 0 and alias.name != "*":
+            machine.scope.names[name] = _module_value(machine, f"{module}.{alias.name}")
+
+
+def _assign(machine: Machine, node: ast.Assign) -> None:
+    if len(node.targets) == 1:
+        machine.hint = _hint(machine, node.targets[0])
+    value = machine.value(node.value)
+    machine.hint = ()
+    for target in node.targets:
+        machine.bind(target, value)
+
+
+def _ann_assign(machine: Machine, node: ast.AnnAssign) -> None:
+    if node.value is not None:
+        machine.hint = _hint(machine, node.target)
+        value = machine.value(node.value)
+        machine.hint = ()
+        machine.bind(node.target, value)
+
+
+def _hint(machine: Machine, target: ast.expr) -> Token:
+    if isinstance(target, ast.Name):
+        return (target.id,)
+    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and machine.scope.owner is not None:
+        owner = machine.scope.find(target.value.id)
+        if owner is machine.scope.owner:
+            return (*owner.token, target.attr)
+    return ()
+
+
+def _aug_assign(machine: Machine, node: ast.AugAssign) -> None:
+    old, more = machine.value(node.target), machine.value(node.value)
+    if isinstance(old, Elements):
+        machine.bind(node.target, joined([old, more]))
+    else:
+        marks = old.marks | more.marks | {"varies"}
+        key = (old.token, type(node.op).__name__, more.token)
+        machine.bind(node.target, machine.thing(node, ast.unparse(node.target), key, marks))
+
+
+def bind(machine: Machine, target: ast.expr, value: Value) -> None:
+    """Give a target a value."""
+    if isinstance(target, ast.Name):
+        machine.scope.names[target.id] = value
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        parts = expressions.unpacked(machine, value, target)
+        for one, part in zip(target.elts, parts, strict=True):
+            if isinstance(one, ast.Name) and one.id.startswith("_"):  # only the norm is wanted
+                machine.changes = [x for x in machine.changes if x is not part]
+            machine.bind(one, part)
+    elif isinstance(target, ast.Starred):
+        machine.bind(target.value, value)
+    elif isinstance(target, ast.Attribute):
+        owner = machine.value(target.value)
+        if isinstance(owner, Instance):
+            owner.fields[target.attr] = value
+        elif target.attr == "grad":
+            gradients.written(machine, owner, value, target)
+    elif isinstance(target, ast.Subscript):
+        owner, key = machine.value(target.value), machine.value(target.slice)
+        if isinstance(owner, Table) and isinstance(key, Constant):
+            owner.items[key.value] = value
+
+
+def _if(machine: Machine, node: ast.If) -> str:
+    file = machine.scope.file
+    formula = tests.formula(machine, node.test)
+    matters = any(map(file.matters, (*node.body, *node.orelse)))
+    leaves = any(map(file.leaves, node.body)), any(map(file.leaves, node.orelse))
+    known = tests.known(formula)
+    if known is not None and not formula.marks:
+        return machine.block(node.body if known else node.orelse)
+    if not matters and not any(leaves):
+        return _both(machine, node)
+    ends = isinstance(node.body[-1], (ast.Continue, ast.Break, ast.Raise))  # the usual way goes on
+    default = not ends and ((matters and any(map(file.matters, node.body))) or not leaves[0])
+    is_open = matters or machine.events  # else nothing has happened that it could skip
+    truth = tests.decided(machine, formula, default) if is_open else default
+    conditions = tests.conditions(machine, formula, truth)
+    mark = len(machine.conditions)
+    machine.conditions += conditions
+    left = machine.block(node.body if truth else node.orelse)
+    if left or not any(leaves):
+        del machine.conditions[mark:]
+    return left
+
+
+def _both(machine: Machine, node: ast.If) -> str:
+    """A branch without events: what its sides bind is one of the two."""
+    names = machine.scope.names
+    before = dict(names)
+    machine.block(node.body)
+    first = dict(names)
+    names.clear()
+    names.update(before)
+    machine.block(node.orelse)
+    for name, value in first.items():
+        other = names.get(name)
+        if other is not value:
+            names[name] = value if other is None else expressions.either(value, other)
+    return ""
+
+
+def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
+    listed = machine.value(node.iter)
+    key = (id(node), machine.scope.key)
+    one_by_one: list[Value] | None = None
+    if isinstance(listed, Elements) and not listed.is_one:
+        one_by_one = [Elements((*listed.token, "one"), params=listed.params, is_one=True, loop=key)]
+    elif isinstance(listed, Gradients):
+        one_by_one = [Gradients(listed.token, history=listed.history, is_one=True)]
+    elif isinstance(listed, Tuple) and len(listed.items) <= _FEW:
+        one_by_one = list(listed.items)
+    passes = 2 if machine.scope.file.matters(node) and one_by_one is None else 1
+    steps = len(machine.events)
+    for number in range(passes) if one_by_one is None else range(len(one_by_one)):
+        machine.passes.append(number)
+        if one_by_one is None:
+            marks = frozenset({"varies"})
+            name = ast.unparse(node.target)
+            machine.bind(node.target, machine.thing(node, name, (key, tuple(machine.passes)), marks))
+        else:
+            machine.bind(node.target, one_by_one[number])
+        left = _pass(machine, node.body, key)
+        machine.passes.pop()
+        if left in ("return", "raise"):
+            return left
+        if left == "break" or (number == 0 and _has_inner_step(machine, steps, key)):
+            break
+    return machine.block(node.orelse)
+
+
+def _has_inner_step(machine: Machine, start: int, key: Hashable) -> bool:
+    """Whether a loop within this one has had its passes, with a step in each."""
+    depth = len(machine.loops) + 1
+    return any(type(x).__name__ == "Step" and len(x.loops) > depth for x in machine.events[start:])
+
+
+def _pass(machine: Machine, body: Sequence[ast.stmt], key: Hashable) -> str:
+    machine.loops.append(key)
+    left = machine.block(body)
+    machine.loops.pop()
+    return left
+
+
+def _while(machine: Machine, node: ast.While) -> str:
+    key, steps = (id(node), machine.scope.key), len(machine.events)
+    machine.value(node.test)
+    for number in range(2 if machine.scope.file.matters(node) else 1):
+        machine.passes.append(number)
+        left = _pass(machine, node.body, key)
+        machine.passes.pop()
+        if left in ("return", "raise"):
+            return left
+        if left == "break" or (number == 0 and _has_inner_step(machine, steps, key)):
+            break
+    return ""
+
+
+def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
+    mark = len(machine.contexts)
+    for item in node.items:
+        value = machine.value(item.context_expr)
+        context = value if isinstance(value, Context) else Context(value.token)
+        machine.contexts.append(context)
+        if item.optional_vars is not None:
+            machine.bind(item.optional_vars, context.inner if context.kind == "scaled" and context.inner else value)
+    left = machine.block(node.body)
+    for context in reversed(machine.contexts[mark:]):
+        if context.kind == "scaled":
+            gradients.leave_scaled(machine, context, node)
+    del machine.contexts[mark:]
+    return left
+
+
+def _try(machine: Machine, node: ast.Try) -> str:
+    left = machine.block(node.body)
+    if not left:
+        left = machine.block(node.orelse)
+    for handler in node.handlers:
+        if not any(map(machine.scope.file.matters, handler.body)):
+            machine.block(handler.body)
+    return machine.block(node.finalbody) or left
+
+
+def _match(machine: Machine, node: ast.Match) -> str:
+    machine.value(node.subject)
+    for case in node.cases:
+        if any(map(machine.scope.file.matters, case.body)):
+            return machine.block(case.body)
+    return ""
+
+
+def _return(machine: Machine, node: ast.Return) -> str:
+    machine.result = machine.value(node.value) if node.value is not None else Constant(("None",), value=None)
+    return "return"
+
+
+def _continue(machine: Machine, node: ast.Continue) -> str:
+    return "continue"
+
+
+def _break(machine: Machine, node: ast.Break) -> str:
+    return "break"
+
+
+def _raise(machine: Machine, node: ast.Raise) -> str:
+    return "raise"
+
+
+def _assert(machine: Machine, node: ast.Assert) -> None:
+    machine.value(node.test)
+
+
+_BY_TYPE: dict[type[ast.stmt], Callable[[Machine, Any], str | None]] = {
+    ast.Expr: _expr,
+    ast.FunctionDef: _function_def,
+    ast.ClassDef: _class_def,
+    ast.Import: _import,
+    ast.ImportFrom: _import_from,
+    ast.Assign: _assign,
+    ast.AnnAssign: _ann_assign,
+    ast.AugAssign: _aug_assign,
+    ast.If: _if,
+    ast.For: _for,
+    ast.While: _while,
+    ast.With: _with,
+    ast.Try: _try,
+    ast.Match: _match,
+    ast.Return: _return,
+    ast.Continue: _continue,
+    ast.Break: _break,
+    ast.Raise: _raise,
+    ast.Assert: _assert,
+    ast.AsyncFunctionDef: _function_def,
+    ast.AsyncFor: _for,
+    ast.AsyncWith: _with,
+}
