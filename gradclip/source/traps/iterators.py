@@ -87,6 +87,8 @@ def _used(tensors: cst.BaseExpression, value: cst.BaseExpression | None, clip: c
     made = 0 if value is None else source.end(value)  # `params = filter(..., params)` reads another value
     for use in context.resolver.uses.get(tensors.value, ()) if isinstance(tensors, cst.Name) else ():
         outer = source.parents[use]
+        if value is None and source.function(use) is not source.function(clip):
+            continue  # a parameter of this name in another function
         if not (isinstance(outer, (cst.Arg, cst.For, cst.CompFor)) and made < source.start(use) < start):
             continue
         if source.excluding(use, clip) is None:
