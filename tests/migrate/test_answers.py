@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-TOOL = Path(__file__).parents[2] / "tools" / "answers.py"
+TOOL = Path(__file__).parents[2] / "tools" / "migrate_answers.py"
 
 
 def document(**lines: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``python tools/answers.py BEFORE AFTER``: the clips whose answer differs between two runs of the migration.
+"""``python tools/migrate_answers.py BEFORE AFTER``: the clips whose answer differs between two runs of the migration.
 
 BEFORE and AFTER are what ``gradclip migrate --check --json FOLDER`` printed for one folder of clones, with two versions of
 gradclip. An answer is rewritten, named (a person migrates it), quiet (shown to be none) or silent (nothing is said). The exit
