@@ -130,3 +130,15 @@ def test_lint_shows_what_the_reading_finds() -> None:
 
 def test_a_source_that_is_not_python_shows_nothing() -> None:
     assert reading("print x").found == ()
+
+
+def test_equal_calls_of_a_predicate_are_equal_tests() -> None:
+    source = (
+        "import tensorflow as tf\ndef step(opt, tape, loss, v):\n    scaled = loss\n"
+        "    if isinstance(opt, tf.keras.mixed_precision.LossScaleOptimizer):\n        scaled = opt.get_scaled_loss(loss)\n"
+        "    grads = tape.gradient(scaled, v)\n    if {}:\n"
+        "        grads = opt.get_unscaled_gradients(grads)\n"
+        "    grads, _ = tf.clip_by_global_norm(grads, 1.0)\n    opt.apply_gradients(zip(grads, v))\n"
+    )
+    assert codes(source.format("isinstance(opt, tf.keras.mixed_precision.LossScaleOptimizer)")) == []
+    assert codes(source.format("isinstance(opt, tf.keras.optimizers.Adam)")) == ["GM107"]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["apply", "call", "unknown"]
 
+_PREDICATES = frozenset({"isinstance", "hasattr", "callable", "len", "bool", "any", "all"})  #: equal calls are equal tests
 _SAME = frozenset({"list", "tuple", "iter", "sorted", "reversed", "set", "enumerate", "tqdm"})
 
 
@@ -132,7 +133,7 @@ def _of_super(machine: Machine, name: str, given: Call) -> Value:
         method = machine.method(owner, name, base) if isinstance(owner, Instance) else None
         if method is not None:
             return machine.enter(method, given.args, given.given, given.node, owner)
-    return Constant(("None",))
+    return machine.unknown(Thing(("super", name)), given)
 
 
 def _method(machine: Machine, owner: Value, name: str, given: Call) -> Value:
@@ -163,6 +164,8 @@ def _builtin(machine: Machine, name: str, given: Call) -> Value | None:
         return first
     if name == "filter" and len(given.args) > 1:
         return given.args[1]
+    if name in _PREDICATES:
+        return Thing(machine.token(name, *(x.token for x in given.args)), marks(given.args))
     if name == "zip":
         return _zipped(given)
     if name == "map" and len(given.args) > 1 and isinstance(given.args[1], Gradients):

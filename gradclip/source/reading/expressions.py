@@ -11,6 +11,7 @@ from gradclip.rounds import UNKNOWN, Params
 from gradclip.source.reading import calls, gradients, tests
 from gradclip.source.reading.values import (
     MOST,
+    SCALED,
     Bound,
     Constant,
     Context,
@@ -294,7 +295,9 @@ def either(one: Value, other: Value) -> Value:
         if one.params == other.params:
             return one
         return Elements((*one.token[:4], "either"), params=Params(one.params.known | other.params.known, is_all=False))
-    return Thing((origin(last_of(one), (one.token, other.token)),), one.marks | other.marks)
+    both = one.marks & other.marks
+    said = both | {x for x in one.marks | other.marks if not x.startswith(SCALED)}  # a scale on one of the sides is not certain
+    return Thing((origin(last_of(one), (one.token, other.token)),), said)
 
 
 def unpacked(machine: Machine, one: Value, target: ast.Tuple | ast.List) -> Sequence[Value]:

@@ -76,6 +76,8 @@ def of_module(owner: Value) -> Params:
         made = (x for x in owner.fields.values() if isinstance(x, (Made, Instance)) and not is_optimizer(None, x))
         is_open = owner.is_open or any(x.token[: len(owner.token)] != owner.token for x in made)
         return Params(frozenset({owner.token}), is_all=not is_open)
+    if isinstance(owner, Constant):
+        return UNKNOWN
     if "open" in owner.marks:  # it may have those of what it was made from
         return Params(unseen=frozenset({owner.token}))
     return Params(frozenset({owner.token})) if owner.token else UNKNOWN

@@ -35,6 +35,7 @@ __all__ = ["Machine", "Place", "Spent", "simple"]
 
 _DEEP = 12  #: calls within calls that are entered
 _EVENTS = 150  #: of one way
+_SMALLEST = 6  #: the same, of a function in another file
 _SMALL = 40  #: statements of a function without events that is entered all the same, for its result
 
 
@@ -183,7 +184,8 @@ class Machine:
         """Run a function of the project with these arguments."""
         body = function.node
         file = function.scope.file
-        is_long = not isinstance(body, ast.Lambda) and not file.matters(body) and len(body.body) > _SMALL
+        most = _SMALL if file is self.file else _SMALLEST
+        is_long = not isinstance(body, ast.Lambda) and not file.matters(body) and len(body.body) > most
         self.spend()
         if len(self.stack) >= _DEEP or body in self.stack or is_long:
             return self.thing(node, getattr(body, "name", ""), tuple(x.token for x in args))

@@ -17,8 +17,8 @@ from gradclip.source.reading.values import Class, Constant, Instance, Origin, Th
 __all__ = ["Reading", "read"]
 
 _WAYS = 16  #: ways from one beginning
-_STEPS = 1000  #: statements of one way
-_ALL = 3000  #: statements of all ways of a file
+_STEPS = 1500  #: statements of one way
+_ALL = 4500  #: statements of all ways of a file
 _FLIPS = 2  #: tests that differ from the usual way
 
 
