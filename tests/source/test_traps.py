@@ -350,6 +350,8 @@ SILENT = {
         "scale = min(1.0, max_norm / total_norm)\n",
         "learning_rate = max_learning_rate / (norm_of_data + 1e-6)\n",
         "fraction = clip_count / total_norm_count\n",
+        "most, n = unitwise(p) * 0.01, unitwise(p.grad)\ng = p.grad * (most / n.clamp(min=1e-6))\n"
+        "p.grad.copy_(torch.where(n < most, p.grad, g))\n",
     ],
     "GM114": [
         TORCH + "clip_grad_norm_(params, 1)\n",

@@ -204,6 +204,9 @@ class _Matcher:
             return ByNorm(self._context, node, places, self._mistake(places) or advice(node, clip, self._forms, self._context))
         in_place = path.in_place and (known == "value" or re.match(r"(global|total|grads?)_", str(found.norm.parts[0].value)))
         if path.scales and (has_limit(found.limit) or (in_place and found.limit.op == "number" and found.limit.value != 1)):
+            if any(part.op == "norm" for part in leaves(found.limit)) and self._is_compared(node, path):
+                is_lint = self._context.options.lint
+                return None if is_lint else manual(node, advice(node, found, self._forms, self._context))
             if self._is_bounded_by_a_condition(path, Clip(_ANY, found.norm)):
                 return self._to_another_limit(node)
             reason = f"{self._source.shown(node)} has no bound of 1 here: small gradients would be scaled up."
@@ -252,6 +255,20 @@ class _Matcher:
 
     def _is_bounded_by_a_condition(self, path: _Path, clip: Clip) -> bool:
         return any(self._conditions.choose(form, clip) or self._conditions.bound(place, clip) for place, form in path.reached)
+
+    def _is_compared(self, node: cst.BaseExpression, path: _Path) -> bool:
+        """Whether a choice compares both sides of a quotient of two norms, as adaptive clipping does."""
+        if not isinstance(node, cst.BinaryOperation):
+            return False
+        sides = [self._names(side) for side in (node.left, node.right)]
+        for place, form in path.reached:
+            test = place.args[0].value if form.op == "choice" and isinstance(place, cst.Call) and place.args else None
+            if test is not None and all(self._names(test) & side for side in sides):
+                return True
+        return False
+
+    def _names(self, node: cst.BaseExpression) -> set[str]:
+        return set(re.findall(r"[^\W\d]\w*", self._source.code(node)))
 
     # ---- evidence --------------------------------------------------------------------------------------------------------
 
