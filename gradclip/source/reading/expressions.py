@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradclip.rounds import UNKNOWN, Params
-from gradclip.source.reading import calls, gradients, tests
+from gradclip.source.reading import calls, gradients, measures, tests
 from gradclip.source.reading.values import (
     MOST,
     SCALED,
@@ -140,7 +140,15 @@ def _dict(machine: Machine, node: ast.Dict) -> Value:
             table.items.update(one.items if isinstance(one, Table) else {})
         elif isinstance(known := value(machine, key), Constant):
             table.items[known.value] = one
+    measures.logged(machine, [table])
     return table
+
+
+def _formatted(machine: Machine, node: ast.JoinedStr) -> Value:
+    """``f"grad_norm {norm}"``."""
+    parts = [value(machine, x.value if isinstance(x, ast.FormattedValue) else x) for x in node.values]
+    measures.logged(machine, parts)
+    return Thing(machine.token("JoinedStr", *(x.token for x in parts)), marks(parts))
 
 
 def _subscript(machine: Machine, node: ast.Subscript) -> Value:
@@ -321,6 +329,7 @@ _BY_TYPE: dict[type[ast.expr], Callable[[Machine, Any], Value]] = {
     ast.List: _tuple,
     ast.Set: _tuple,
     ast.Dict: _dict,
+    ast.JoinedStr: _formatted,
     ast.Subscript: _subscript,
     ast.BinOp: _binary,
     ast.UnaryOp: _unary,

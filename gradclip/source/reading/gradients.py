@@ -59,6 +59,8 @@ _OPTIMIZERS = re.compile(
 _NO_OPTIMIZER = re.compile(r"sched|\.lr\.|swa_utils|\.clip|clipped$", re.IGNORECASE)
 _WRITES = frozenset({"mul_", "div_", "add_", "sub_", "copy_", "normal_", "masked_fill_", "nan_to_num_"})
 _CLAMPS = frozenset({"clamp_", "clip_"})
+_NORMS = frozenset({"norm", "pow", "square", "max"})  #: a norm of a gradient, or its square
+_SAME_NORM = frozenset({"detach", "detach_", "clone", "float", "to", "abs", "flatten", "view", "reshape", "ravel"})
 
 
 # ---- whose parameters ----------------------------------------------------------------------------------------------------
@@ -275,10 +277,10 @@ def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Va
         machine.emit(Clip(**event, params=owner.params, kind="value", limit=_limit(limit)))
     elif name in _WRITES:
         machine.emit(Write(**event, params=owner.params))
-    elif name in ("detach", "detach_", "clone", "float", "to", "abs"):
+    elif name in _SAME_NORM:
         return owner
-    elif name == "norm":
-        return measures.measure(machine, owner.params, given)
+    elif name in _NORMS:
+        return measures.measure(machine, owner.params, given.node)
     else:
         return None
     return owner
@@ -297,7 +299,10 @@ def leave_scaled(machine: Machine, context: Context, node: ast.With | ast.AsyncW
 
 
 def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Value | None:
-    """Gradients that are values, after arithmetic."""
+    """Gradients that are values, after arithmetic; the square of a parameter's gradient."""
+    is_square = isinstance(node.op, ast.Pow) or (isinstance(node.op, ast.Mult) and left.token == right.token)
+    if is_square and isinstance(left, Elements) and "gradient" in left.marks:
+        return measures.measure(machine, left.params, node)
     for one, other in ((left, right), (right, left)):
         if isinstance(one, Gradients) and not isinstance(other, Gradients):
             return one

@@ -104,7 +104,9 @@ def function(machine: Machine, name: str, given: Call) -> Value:
         return gradients.backward(machine, first, given)
     takes = (native is not None and native.kind is Kind.MEASURE) or last in ("norm", "vector_norm")
     if takes and isinstance(first, Elements) and "gradient" in first.marks:
-        return measures.measure(machine, first.params, given)
+        return measures.measure(machine, first.params, given.node)
+    if last in ("cat", "concat", "concatenate", "hstack", "parameters_to_vector") and isinstance(first, Elements):
+        return first
     made = functional.function(machine, name, given)
     if made is not None:
         return made

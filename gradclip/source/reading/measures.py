@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Clip, Measure, Params
-from gradclip.source.reading.values import Call, Constant, Table, Thing, Value
+from gradclip.source.reading.values import Constant, Table, Thing, Value
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["compared", "logged", "measure"]
 
 MEASURED = "measured:"  #: the mark of a norm, with the place of its event
-_LOGGED = re.compile(r"grad\w*[^\w]?norm|gnorm", re.IGNORECASE)
+_LOGGED = re.compile(r"^(?!.*(after|post|clipped)).*(grad\w*[^\w]?norm|gnorm)", re.IGNORECASE)
 
 
-def measure(machine: Machine, params: Params, given: Call) -> Value:
-    """``p.grad.norm()``: a norm, of which its use says later what it is for."""
-    machine.emit(Measure(**machine.about(given.node), params=params))
+def measure(machine: Machine, params: Params, node: ast.expr) -> Value:
+    """``p.grad.norm()``, ``p.grad ** 2``: a norm or its square, of which its use says later what it is for."""
+    machine.emit(Measure(**machine.about(node), params=params))
     place = len(machine.events) - 1
-    return Thing((given.node.lineno, given.node.col_offset, place), frozenset({"norm", "varies", f"{MEASURED}{place}"}))
+    return Thing((node.lineno, node.col_offset, place), frozenset({"norm", "varies", f"{MEASURED}{place}"}))
 
 
 def _used(machine: Machine, one: Value, use: str) -> None:

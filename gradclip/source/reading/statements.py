@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradclip.source.reading import expressions, functional, gradients, tests
+from gradclip.source.reading import expressions, functional, gradients, measures, tests
 from gradclip.source.reading.values import (
     Class,
     Constant,
@@ -138,6 +138,7 @@ def bind(machine: Machine, target: ast.expr, value: Value) -> None:
             gradients.written(machine, owner, value, target)
     elif isinstance(target, ast.Subscript):
         owner, key = machine.value(target.value), machine.value(target.slice)
+        measures.logged(machine, (key, value))  # stats["grad_norm"] = norm
         if isinstance(owner, Table) and isinstance(key, Constant):
             owner.items[key.value] = value
 
