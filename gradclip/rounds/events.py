@@ -76,6 +76,7 @@ class Clip(Event):
 
     kind: str = "norm"  #: "norm": by one norm; "each": a norm for each gradient; "value": each element
     limit: Hashable = None  #: a number, or the identity of what holds it; None if it is unknown
+    setting: str = ""  #: the name of what holds the limit, as far as it is known
     is_loop: bool = False  #: one call for each parameter of a loop
     only_measures: bool = False  #: the limit is infinite
     wants_norm: bool = False  #: the program takes the norm that it returns

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from gradclip.rounds.events import Backward, Clip, Event, Step, Zero
+from gradclip.rounds.events import Backward, Clip, Event, Step, Unscale, Zero
 from gradclip.rounds.params import Params
 
 __all__ = ["Round", "rounds"]
@@ -21,7 +21,9 @@ class Round:
     events: tuple[Event, ...]  #: in order, without the step
     step: Step | None = None  #: None: no step follows on this way
     previous: Step | None = None  #: the step before these events
-    strange: tuple[Clip, ...] = ()  #: clips among these events of gradients that this step does not take, and no other step
+    strange: tuple[
+        Clip | Unscale, ...
+    ] = ()  #: among these events, of gradients that this step does not take, and no other step
     is_sole: bool = False  #: the way has no other optimizer, so the step takes what is clipped
     is_ordered: bool = True  #: False: the program has these events, in an order that is not known
     has_zero: bool = False  #: whether something on the way removes gradients
@@ -80,7 +82,9 @@ def rounds(
     return found
 
 
-def _taken(events: Sequence[Event], place: int, step: Step) -> tuple[tuple[Event, ...], Step, Step | None, tuple[Clip, ...]]:
+def _taken(
+    events: Sequence[Event], place: int, step: Step
+) -> tuple[tuple[Event, ...], Step, Step | None, tuple[Clip | Unscale, ...]]:
     """The events that a step takes: since the last step that may have taken the same gradients."""
     start, previous = 0, None
     for i in range(place - 1, -1, -1):
@@ -90,12 +94,14 @@ def _taken(events: Sequence[Event], place: int, step: Step) -> tuple[tuple[Event
             break
     between = list(enumerate(events[start:place], start))
     mine = (x for _, x in between if not isinstance(x, Step) and x.params.meets(step.params) is not False)
-    strange = (x for i, x in between if isinstance(x, Clip) and x.params.meets(step.params) is False and _is_lost(events, i))
+    strange = (
+        x for i, x in between if isinstance(x, (Clip, Unscale)) and x.params.meets(step.params) is False and _is_lost(events, i)
+    )
     return tuple(mine), step, previous, tuple(strange)
 
 
 def _is_lost(events: Sequence[Event], place: int) -> bool:
-    """Whether no step may take what a clip has clipped."""
+    """Whether no clip and no step may take what an event has changed."""
     for x in events[place + 1 :]:
         if x.params.meets(events[place].params) is not False:
             return isinstance(x, (Backward, Zero))

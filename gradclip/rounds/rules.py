@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from gradclip.rounds.params import Params
 from gradclip.rounds.round import Round
 
 __all__ = ["RULES", "Found", "found"]
+
+_NORM = re.compile(r"(^|_)norm$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,9 @@ def scaled(one: Round) -> Iterator[Found]:
             later = next(iter(one.after(place, Unscale)), one.step)
             reason = f"{later.text} unscales the gradients after the clip."
             yield Found("GM107", clip, reason, _unscale(one.step.scaler), (later,))
+        elif one.step is not None and one.step.scaler and (wrong := [x for x in one.strange if isinstance(x, Unscale)]):
+            reason = f"{wrong[-1].text} unscales the gradients of another optimizer than {one.step.text} steps."
+            yield Found("GM107", clip, reason, "Unscale those of the optimizer that steps.", (wrong[-1],))
 
 
 def _unscale(scaler: str) -> str:
@@ -157,6 +163,13 @@ def off(one: Round) -> Iterator[Found]:
     for _, clip in one.clips:
         if clip.is_off:
             yield Found("GM134", clip, "The default of its limit is 0, and no test keeps that from the clip.")
+
+
+def named(one: Round) -> Iterator[Found]:
+    """A clip by value gets the setting of a clip by norm."""
+    for _, clip in one.clips:
+        if clip.kind == "value" and _NORM.search(clip.setting) and one.step is not None:
+            yield Found("GM104", clip, f"It clips each element, but its limit `{clip.setting}` is called a norm.")
 
 
 def several(one: Round) -> Iterator[Found]:
@@ -218,7 +231,7 @@ def mistaken(one: Round) -> Iterator[Found]:
     """The only clip of a step is one of another optimizer's parameters."""
     if one.step is None or one.clips or not any(isinstance(x, Backward) for x in one.events):
         return
-    for clip in one.strange:
+    for clip in (x for x in one.strange if isinstance(x, Clip)):
         reason = f"{one.step.text} steps {_shown(one.step.params)}, and the clip gets {_shown(clip.params)}."
         yield Found("GM118", clip, reason, about=(one.step,))
 
@@ -299,6 +312,7 @@ RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
     ignored,
     unread,
     off,
+    named,
     several,
     twice,
     by_parts,

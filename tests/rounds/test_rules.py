@@ -65,6 +65,11 @@ CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
     "a result that is dropped": ("GM105", [BACK, replace(CLIP, is_dropped=True), STEP], [BACK, CLIP, STEP]),
     "a hook that nothing calls": ("GM121", [replace(CLIP, is_unread=True)], [CLIP]),
     "off": ("GM134", [BACK, replace(CLIP, is_off=True), STEP], [BACK, CLIP, STEP]),
+    "a norm as a value": (
+        "GM104",
+        [BACK, replace(CLIP, kind="value", setting="max_norm"), STEP],
+        [BACK, replace(CLIP, setting="max_norm"), STEP],
+    ),
     "several norms": (
         "GM135",
         [BACK, replace(CLIP, returns=True, limit=1.0), replace(CLIP, returns=True, limit=1.0, params=B, where=7), ALSO],

@@ -240,6 +240,7 @@ def clip(machine: Machine, tensors: Value | None, limit: Value | None, given: Ca
             params=params,
             kind="value" if is_value else "norm",
             limit=_limit(limit),
+            setting=_name(limit) if isinstance(limit, Thing) else "",
             is_loop=is_loop,
             is_off=_is_off(machine, limit),
             only_measures=isinstance(limit, Constant) and limit.value == math.inf,

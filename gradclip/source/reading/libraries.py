@@ -105,6 +105,8 @@ def function(machine: Machine, name: str, given: Call) -> Value:
     takes = (native is not None and native.kind is Kind.MEASURE) or last in ("norm", "vector_norm")
     if takes and isinstance(first, Elements) and "gradient" in first.marks:
         return measures.measure(machine, first.params, given.node)
+    if name == "copy.deepcopy" and first is not None and gradients.may_be_module(machine, first):
+        return Made(machine.fresh(given.node, name), name=name)  # its parameters are its own
     if last in ("cat", "concat", "concatenate", "hstack", "parameters_to_vector") and isinstance(first, Elements):
         return first
     made = functional.function(machine, name, given)
