@@ -5,10 +5,10 @@ program. ``gradclip.source.reading`` gets rounds from a source, ``gradclip.docto
 each mistake, ``rules`` a rule of some ten lines. A rule fires on what is known; what is unknown is no alarm.
 """
 
-from gradclip.rounds.events import Backward, Clip, Condition, Event, Measure, Reduce, Step, Unscale, Write, Zero
+from gradclip.rounds.events import Backward, Clip, Condition, Event, Hook, Measure, Reduce, Step, Unscale, Write, Zero
 from gradclip.rounds.params import UNKNOWN, Params
 from gradclip.rounds.round import Round, rounds
-from gradclip.rounds.rules import RULES, Found, found
+from gradclip.rounds.rules import RULES, Found, differing, found
 from gradclip.rounds.table import MISTAKES, Mistake
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Condition",
     "Event",
     "Found",
+    "Hook",
     "Measure",
     "Mistake",
     "Params",
@@ -29,6 +30,7 @@ __all__ = [
     "Unscale",
     "Write",
     "Zero",
+    "differing",
     "found",
     "rounds",
 ]

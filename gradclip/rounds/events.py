@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gradclip.rounds.params import UNKNOWN, Params
 
-__all__ = ["Backward", "Clip", "Condition", "Event", "Measure", "Reduce", "Step", "Unscale", "Write", "Zero"]
+__all__ = ["Backward", "Clip", "Condition", "Event", "Hook", "Measure", "Reduce", "Step", "Unscale", "Write", "Zero"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,11 @@ class Write(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hook(Event):
+    """A hook clips a gradient, and returns nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Zero(Event):
     """Gradients become zero, or nothing."""
 
@@ -67,7 +72,8 @@ class Zero(Event):
 class Measure(Event):
     """A norm is taken."""
 
-    use: str = ""  #: "limit" if a test compares it with the limit or more, "log" if it is reported as the gradient norm
+    use: str = ""  #: "limit" if a test compares it with the limit or more, "log" if it is reported as the gradient norm,
+    #: "root" if it is a root for the order inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

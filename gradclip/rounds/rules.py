@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gradclip.rounds.events import Backward, Clip, Event, Measure, Reduce, Step, Unscale, Write, Zero
+from gradclip.rounds.events import Backward, Clip, Event, Hook, Measure, Reduce, Step, Unscale, Write, Zero
 from gradclip.rounds.params import Params
 from gradclip.rounds.round import Round
 
-__all__ = ["RULES", "Found", "found"]
+__all__ = ["RULES", "Found", "differing", "found"]
 
 _NORM = re.compile(r"(^|_)norm$", re.IGNORECASE)
 
@@ -284,11 +284,39 @@ def measured(one: Round) -> Iterator[Found]:
     """A norm after the clip, where the norm before it is meant."""
     for place, clip in one.clips:
         for measure in one.after(place, Measure):
-            if isinstance(measure, Measure) and measure.use and clip.kind == "norm" and one.is_taken(place):
+            if isinstance(measure, Measure) and measure.use in ("limit", "log") and clip.kind == "norm" and one.is_taken(place):
                 why = "so the test never holds" if measure.use == "limit" else "and it is reported as the norm of the gradients"
                 yield Found(
                     "GM131", measure, f"{clip.text} has clipped them: this norm is at most the limit, {why}.", about=(clip,)
                 )
+
+
+def rooted(one: Round) -> Iterator[Found]:
+    """The root of a sum, for the order inf: its exponent is 0."""
+    for x in one.events:
+        if isinstance(x, Measure) and x.use == "root":
+            yield Found("GM138", x, "")
+
+
+def hooked(one: Round) -> Iterator[Found]:
+    """A hook's clipped gradient is lost."""
+    for x in one.events:
+        if isinstance(x, Hook):
+            yield Found("GM137", x, "")
+
+
+def differing(rounds: Sequence[Round]) -> Iterator[Found]:
+    """Of the two sides of a test, one steps through a scaler and one does not, and only one clips."""
+    bare = [x for x in rounds if x.step and not x.step.clip and not any(isinstance(y, (Clip, Write)) for y in x.events)]
+    clipped = [(x.step, clip) for x in rounds if x.step for _, clip in x.clips]
+    for step in {x.step.where: x.step for x in bare if x.step and any(isinstance(y, Backward) for y in x.events)}.values():
+        known = {x.key: x for x in step.tests}
+        for other, clip in clipped:
+            apart = [x for x in clip.tests & other.tests if x.key in known and known[x.key].holds is not x.holds]
+            if apart and other.optimizer == step.optimizer and bool(other.scaler) is not bool(step.scaler):
+                reason = f"{step.text} takes unclipped gradients, and {clip.text} clips only if {apart[0].text}."
+                yield Found("GM136", step, reason, about=(clip,))
+                break
 
 
 def never_zeroed(one: Round) -> Iterator[Found]:
@@ -322,5 +350,7 @@ RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
     before_sum,
     some_steps,
     measured,
+    rooted,
+    hooked,
     never_zeroed,
 )

@@ -251,6 +251,25 @@ _MISTAKES = (
         "warning",
         ways={"jax": "Put one `optax.clip_by_global_norm` before `optax.multi_transform`."},
     ),
+    Mistake(
+        "GM136",
+        "One branch of an option clips",
+        "With mixed precision and without it the program steps in two branches, and only one of them clips.",
+        "Clip in both branches; with a scaler call `scaler.unscale_(optimizer)` before.",
+        "warning",
+    ),
+    Mistake(
+        "GM137",
+        "A hook that returns nothing",
+        "The hook clips a gradient and returns nothing: the gradient stays as it is.",
+        "Return the clipped gradient.",
+    ),
+    Mistake(
+        "GM138",
+        "A root for the order inf",
+        "1 / inf is 0, and any number to the power of 0 is 1: this norm is always 1.",
+        "For the order inf take the largest of the norms: `max(p.grad.abs().max() for p in parameters)`.",
+    ),
 )
 #: by code, in the order of the codes
 MISTAKES: Mapping[str, Mistake] = {mistake.code: mistake for mistake in _MISTAKES}

@@ -68,6 +68,11 @@ WRONG = {
     "a = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1))\nb = optax.chain(optax.clip_by_global_norm(1.0), "
     "optax.sgd(0.1))\ntx = optax.multi_transform({'a': a, 'b': b}, labels)\n"
     "updates, state = tx.update(jax.grad(loss)(params), state)\n",
+    "GM136": TORCH + "scaler = torch.amp.GradScaler()\nif amp:\n    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n"
+    "else:\n    loss.backward()\n    clip_grad_norm_(model.parameters(), 1.0)\n    optimizer.step()\n",
+    "GM137": TORCH + "def clip(grad):\n    grad = grad.clamp(-1, 1)\nfor p in model.parameters():\n    p.register_hook(clip)\n",
+    "GM138": TORCH + "loss.backward()\nnorms = [p.grad.norm(float('inf')) for p in model.parameters()]\n"
+    "total = sum(norms) ** (1 / float('inf'))\noptimizer.step()\n",
     "GM113": TORCH + "grads = [g * (max_norm / grad_norm) for g in grads]\n",
 }
 RIGHT = {

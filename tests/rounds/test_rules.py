@@ -15,6 +15,7 @@ from gradclip.rounds import (
     Clip,
     Condition,
     Event,
+    Hook,
     Measure,
     Params,
     Reduce,
@@ -98,6 +99,8 @@ CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
         [BACK, replace(CLIP, tests=frozenset({EVERY})), replace(STEP, tests=frozenset({EVERY}))],
     ),
     "a closure": ("GM130", [BACK, CLIP, ZERO, replace(BACK, is_again=True), STEP], [ZERO, BACK, CLIP, STEP]),
+    "a root of inf": ("GM138", [BACK, Measure(use="root"), CLIP, STEP], [BACK, Measure(), CLIP, STEP]),
+    "a hook": ("GM137", [Hook(), BACK, STEP], [BACK, STEP]),
     "a norm after it": (
         "GM131",
         [BACK, CLIP, Measure(params=A, use="log"), STEP],
@@ -120,7 +123,17 @@ def test_a_mistake_is_found_and_its_mend_is_not(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     sorted(
-        set(CASES) - {"each parameter", "one process", "steps between", "a closure", "updates", "a hook that nothing calls"}
+        set(CASES)
+        - {
+            "each parameter",
+            "one process",
+            "steps between",
+            "a closure",
+            "updates",
+            "a hook that nothing calls",
+            "a hook",
+            "a root of inf",
+        }
     ),
 )
 def test_what_concerns_unknown_gradients_of_several_optimizers_is_no_alarm(name: str) -> None:

@@ -175,6 +175,8 @@ def _binary(machine: Machine, node: ast.BinOp) -> Value:
     changed = gradients.computed(machine, node, left, right)
     if changed is not None:
         return changed
+    if isinstance(node.op, ast.Pow):
+        measures.rooted(machine, node, left)
     marks = left.marks | right.marks
     if isinstance(node.op, ast.Mod) and not isinstance(left, Constant):  # it differs between the passes
         return Thing(machine.token("Mod", left.token, right.token, tuple(machine.passes)), marks | {"every", "varies"})

@@ -8,8 +8,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from gradclip.natives import Native
-from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Params, Reduce, Step, Unscale, Write, Zero
+from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Hook, Params, Reduce, Step, Unscale, Write, Zero
 from gradclip.source.reading import measures
+from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     SCALED,
     Bound,
@@ -37,6 +38,7 @@ __all__ = [
     "backward",
     "clip",
     "computed",
+    "hook",
     "is_optimizer",
     "is_scaler",
     "leave_scaled",
@@ -292,6 +294,21 @@ def written(machine: Machine, owner: Value, made: Value, target: ast.Attribute) 
     params = owner.params if isinstance(owner, Elements) else UNKNOWN
     kind = Zero if isinstance(made, Constant) and made.value is None else Write
     machine.emit(kind(**machine.about(target), params=params))
+
+
+def hook(machine: Machine, function: Function, given: Call) -> None:
+    """``p.register_hook(clip)``: what a hook does not return is lost, if it does not change its gradient in place."""
+    nodes = [] if isinstance(function.node, ast.Lambda) else list(ast.walk(function.node))
+    calls = [last(x.func) for x in nodes if isinstance(x, ast.Call)]
+    stores = (x for x in nodes if isinstance(x, (ast.Attribute, ast.Subscript)) and isinstance(x.ctx, ast.Store))
+    keeps = any(isinstance(x, ast.AugAssign) or (isinstance(x, ast.Return) and x.value is not None) for x in nodes)
+    keeps = keeps or any(True for _ in stores) or any(x.endswith("_") or x == "append" for x in calls)
+    if (
+        not keeps
+        and any("clamp" in x or "clip" in x for x in calls)
+        and not any(isinstance(x, ast.keyword) and x.arg == "out" for x in nodes)
+    ):
+        machine.emit(Hook(**_event(machine, given)))
 
 
 def leave_scaled(machine: Machine, context: Context, node: ast.With | ast.AsyncWith) -> None:

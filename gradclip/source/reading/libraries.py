@@ -197,6 +197,8 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         return Thing((*first.token, "scaled"), first.marks | {f"{SCALED}{text.strip('`')}"})
     if name in _CLIP_METHODS:
         return _clip_method(machine, owner, name, given)
+    if name == "register_hook" and isinstance(first, Function):
+        gradients.hook(machine, first, given)
     if name == "add_argument":
         _setting(machine, given)
     if name == "compile" and isinstance(optimizer := given.given.get("optimizer"), Made):

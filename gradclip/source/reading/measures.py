@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,7 +15,7 @@ from gradclip.source.reading.values import Constant, Table, Thing, Value
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["compared", "logged", "measure"]
+__all__ = ["compared", "logged", "measure", "rooted"]
 
 MEASURED = "measured:"  #: the mark of a norm, with the place of its event
 _LOGGED = re.compile(r"^(?!.*(after|post|clipped)).*(grad\w*[^\w]?norm|gnorm)", re.IGNORECASE)
@@ -25,6 +26,15 @@ def measure(machine: Machine, params: Params, node: ast.expr) -> Value:
     machine.emit(Measure(**machine.about(node), params=params))
     place = len(machine.events) - 1
     return Thing((node.lineno, node.col_offset, place), frozenset({"norm", "varies", f"{MEASURED}{place}"}))
+
+
+def rooted(machine: Machine, node: ast.BinOp, left: Value) -> None:
+    """``total ** (1 / order)``: for the order inf it is 1, whatever the norms are."""
+    power = node.right
+    if isinstance(power, ast.BinOp) and isinstance(power.op, ast.Div) and any(x.startswith(MEASURED) for x in left.marks):
+        order = machine.value(power.right)
+        if isinstance(order, Constant) and order.value == math.inf:
+            machine.emit(Measure(**machine.about(node), use="root"))
 
 
 def _used(machine: Machine, one: Value, use: str) -> None:

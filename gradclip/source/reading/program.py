@@ -21,7 +21,18 @@ CLIPS = frozenset(name.partition("(")[0].rpartition(".")[2] for name in BY_NAME 
 #: last names of calls that change gradients, or take them
 EVENTS = CLIPS | {
     *("backward", "manual_backward", "step", "zero_grad", "clear_grad", "clear_gradients", "unscale_", "unscale_gradients"),
-    *("clip_gradients", "all_reduce", "no_sync", "scale", "scale_loss", "get_scaled_loss", "minimize", "clamp_", "clip_"),
+    *(
+        "clip_gradients",
+        "all_reduce",
+        "no_sync",
+        "register_hook",
+        "scale",
+        "scale_loss",
+        "get_scaled_loss",
+        "minimize",
+        "clamp_",
+        "clip_",
+    ),
 }
 #: the same where gradients are values
 _VALUES = EVENTS | {

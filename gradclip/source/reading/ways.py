@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, found, rounds
+from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, differing, found, rounds
 from gradclip.source.reading import tests
 from gradclip.source.reading.machine import Machine, Place, Spent, simple
 from gradclip.source.reading.program import File, last
@@ -40,7 +40,9 @@ def read(file: File) -> Reading:
     entered: set[int] = set()
     parts: dict[ast.ClassDef, list[Event]] = {}  #: what the methods of a class do, which others call in an order of theirs
     for begin in _beginnings(file, entered):
+        sides: list[Round] = []
         for machine in _ways(file, begin, left):
+            sides += rounds(machine.events)
             left -= _STEPS - max(machine.left, 0)
             entered |= machine.entered
             if isinstance(begin, _Entry) and begin.cls is not None and not machine.flips:
@@ -50,6 +52,9 @@ def read(file: File) -> Reading:
                     seen.setdefault((one.code, one.event.where), one)
             if left <= 0:
                 break
+        for one in differing(sides):
+            if isinstance(one.event.where, Place) and one.event.where.path == file.path and not _is_told(one):
+                seen.setdefault((one.code, one.event.where), one)
     for events in parts.values():
         for one in found(_unordered(events, file)):
             if isinstance(one.event.where, Place):

@@ -51,7 +51,7 @@ def _by_call(context: Context) -> Mapping[cst.CSTNode, list[Finding]]:
     if not made:
         return {}
     source = context.source
-    nodes = {_span(node, source): node for node in source.any(cst.Call)}
+    nodes = {_span(node, source): node for kind in (cst.BinaryOperation, cst.Call) for node in source.any(kind)}
     by_node: dict[cst.CSTNode, list[Finding]] = defaultdict(list)
     for one in made:
         node = nodes.get(_of(one.event.where, source)) if isinstance(one.event.where, Place) else None
