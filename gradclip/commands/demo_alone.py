@@ -32,14 +32,21 @@ from torch.nn.utils import clip_grad_norm_
 scaler = torch.amp.GradScaler()
 weights = model.parameters()
 for batch in batches:
-    loss = scaler.scale(model(batch).mean())
-    clip_grad_norm_(model.parameters(), 0.5)
-    loss.backward()
+    optimizer.zero_grad()
+    scaler.scale(model(batch).mean()).backward()
     clip_grad_norm_(model.parameters(), 1.0)
-    scaler.unscale_(optimizer)
-    clip_grad_norm_(weights, 2.0)
     scaler.step(optimizer)
     scaler.update()
+for batch in batches:
+    optimizer.zero_grad()
+    model(batch).mean().backward()
+    clip_grad_norm_(weights, 1.0)
+    optimizer.step()
+for batch in batches:
+    optimizer.zero_grad()
+    model(batch).mean().backward()
+    optimizer.step()
+    clip_grad_norm_(model.parameters(), 1.0)
 """
 
 

@@ -239,7 +239,7 @@ def test_numpy_alone_shows_three_meanings_and_three_findings_in_50_columns(missi
     found = [line.split()[:3] for line in lines if line.startswith("line ")]
     if not missing:
         assert "3 findings of gradclip lint" in lines
-        assert found == [["line", "8:", "GM108"], ["line", "10:", "GM107"], ["line", "12:", "GM101"]]
+        assert found == [["line", "9:", "GM107"], ["line", "15:", "GM101"], ["line", "21:", "GM108"]]
     else:
         assert found == []
         assert "python -m pip install libcst" in " ".join(lines)

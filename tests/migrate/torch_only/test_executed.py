@@ -35,7 +35,6 @@ CLIPS = {
         "nn.utils.clip_grad_norm_(itertools.chain(model.parameters()), 0.5)",
         ["GT101"],
     ),
-    "a tensor at a time": ("", "for p in model.parameters():\n    nn.utils.clip_grad_norm_(p, 0.01)", ["GT101"]),
     "a group at a time": (
         "",
         "for group in optimizer.param_groups:\n    nn.utils.clip_grad_norm_(group['params'], 0.01)",
