@@ -183,8 +183,8 @@ def _sum_by_bits(x: Tensor) -> Tensor:
 def largest(x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
     """The maximum, over ``axes``, which keep the length 1, or over all elements; NaN if an element is NaN.
 
-    XLA loses NaN in a maximum of floats: in an all-reduce (https://github.com/openxla/xla/issues/21461), and on the CPU where an
-    array has 4,096 elements or more (jax 0.10.2). So it gets whole numbers in the order of the floats, with NaN as the largest.
+    XLA loses NaN in a maximum of floats: in an all-reduce (https://github.com/openxla/xla/issues/21461), and on the CPU where
+    an array has 4,096 elements or more (jax 0.10.2). So it gets whole numbers in the order of the floats, with NaN the largest.
     """
     if str(x.dtype) not in _BITS:
         return jnp.max(x, axis=axes, keepdims=axes is not None)
