@@ -15,8 +15,9 @@ from collections.abc import Iterable, Set
 from gradclip.doctor.events import NO_PARAMS, Params
 from gradclip.doctor.places import NOWHERE, Place
 
-__all__ = ["Hands", "Leaving", "interrupt", "is_of_python", "join"]
+__all__ = ["Hands", "Leaving", "hear", "interrupt", "is_of_python", "join"]
 
+_asked = threading.Event()  # the doctor itself interrupts the script
 _LAST = 5.0  #: seconds that threads of the script have to end, when the doctor ends the script
 
 
@@ -28,10 +29,23 @@ def _others() -> list[threading.Thread]:
 
 def interrupt() -> None:
     """Interrupt the main thread, as Ctrl-C does; a signal also ends its wait for another thread."""
+    _asked.set()
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
     else:
         _thread.interrupt_main()
+
+
+def hear() -> None:
+    """Let ``interrupt`` reach this thread where the process ignores Ctrl-C, as one in the background of a shell's script does."""
+    _asked.clear()
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _if_asked)
+
+
+def _if_asked(*_: object) -> None:
+    if _asked.is_set():
+        raise KeyboardInterrupt
 
 
 def join(idents: set[int]) -> None:
@@ -49,6 +63,7 @@ class Leaving:
     """
 
     def __init__(self) -> None:
+        hear()
         self._status: int | None = None
         atexit.register(self._now)
 

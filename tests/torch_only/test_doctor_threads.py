@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import watched
-from launched import TIME_LIMIT, environment
+from launched import environment
 
 START = """
 import _thread, queue, threading, time
@@ -211,11 +211,13 @@ answers.get()
         WAITING.replace("in_threads(", "threading.Thread(target=in_threads, args=(").replace("0.001))\n", "0.001))).start()\n"),
     ],
 )
-def test_enough_steps_end_all_threads(tmp_path: Path, body: str) -> None:
+@pytest.mark.parametrize("signals", ["signal.SIG_DFL", "signal.SIG_IGN"])  # a shell's script starts its background ignoring it
+def test_enough_steps_end_all_threads(tmp_path: Path, body: str, signals: str) -> None:
     watched.written(tmp_path, "torch", START + body)
+    code = f"import os, signal, sys; signal.signal(signal.SIGINT, {signals}); os.execv(sys.executable, sys.argv)"
     start = time.monotonic()
-    command = [sys.executable, "-P", "-m", "gradclip", "doctor", "train.py", "--steps", "5"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=TIME_LIMIT)
+    command = [sys.executable, "-c", code, "-P", "-m", "gradclip", "doctor", "train.py", "--steps", "5"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
     assert done.stdout.lstrip().startswith("Stopped after enough steps: "), done.stdout + done.stderr
     assert ", 0 findings" in done.stdout
     assert "Traceback" not in done.stderr
