@@ -37,7 +37,7 @@ def interrupt() -> None:
 
 
 def hear() -> None:
-    """Let ``interrupt`` reach this thread where the process ignores Ctrl-C, as one in the background of a shell's script does."""
+    """Let ``interrupt`` reach this thread where the process ignores Ctrl-C, as in the background of a shell's script."""
     _asked.clear()
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, _if_asked)

@@ -214,7 +214,8 @@ answers.get()
 @pytest.mark.parametrize("signals", ["signal.SIG_DFL", "signal.SIG_IGN"])  # a shell's script starts its background ignoring it
 def test_enough_steps_end_all_threads(tmp_path: Path, body: str, signals: str) -> None:
     watched.written(tmp_path, "torch", START + body)
-    code = f"import os, signal, sys; signal.signal(signal.SIGINT, {signals}); os.execv(sys.executable, sys.argv)"
+    code = f"import os, signal, sys; signal.signal(signal.SIGINT, {signals}); "
+    code += "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
     start = time.monotonic()
     command = [sys.executable, "-c", code, "-P", "-m", "gradclip", "doctor", "train.py", "--steps", "5"]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
