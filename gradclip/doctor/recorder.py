@@ -63,6 +63,7 @@ class Recorder:
         self._to_interrupt = True  # whether the main thread still runs the script
         self.closers: list[Callable[[], None]] = []  #: called before the report
         self.last: list[Callable[[], None]] = []  #: called after the report
+        self._is_closed = False
         self._steps: Counter[int] = Counter()
         self._tries: Counter[tuple[Place, Params]] = Counter()  # of gradients that stay not finite
         self._undo: list[Callable[[], None]] = []
@@ -86,7 +87,7 @@ class Recorder:
         Raises:
             EnoughSteps: after the last step, or where no step comes any more, and at each event after it.
         """
-        if self.guard.is_off:
+        if self.guard.is_off or self._is_closed:  # a thread without an event before the end goes on unwatched
             return
         with self._adding:
             if not self._is_enough():
@@ -222,6 +223,7 @@ class Recorder:
         with self.quietly():
             for close in self.closers:
                 close()
+        self._is_closed = True
         self.restore()
 
     def leave_forks(self) -> None:
