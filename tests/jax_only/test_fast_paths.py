@@ -262,3 +262,14 @@ def test_an_error_of_slices_names_the_gradient() -> None:
         gradclip.clip(grads, optax.adaptive_grad_clip(0.01))
     result = gradclip.clip([2 * jnp.ones((2, 3))], optax.adaptive_grad_clip(0.01), params=iterator)
     assert float(result.norm[0].max()) > 1
+
+
+@pytest.mark.parametrize("order", [math.inf, 2.0])
+@pytest.mark.parametrize("many", [4095, 4096, 70_001])
+def test_a_nan_among_many_elements(many: int, order: float) -> None:
+    """XLA's own maximum of 4,096 elements or more loses it on the CPU."""
+    values = jnp.ones(many).at[many // 2].set(math.nan)
+    rule = torch.clip_grad_norm(1.0, order)
+    assert math.isnan(gradclip.norm([values], rule))
+    assert math.isnan(jax.jit(lambda x: gradclip.norm([x], rule))(values))
+    assert jnp.isnan(jax.jit(lambda x: gradclip.clip([x], rule).grads[0])(values)).all()
