@@ -49,7 +49,7 @@ def hide(tree: ast.Module, data: bytes, lines: Sequence[int]) -> tuple[bytes, li
         body = data[start:end]
         space = len(body) - len(body.lstrip(b" \t"))
         own_lines = line > function.lineno and not data[start : start + first.col_offset].strip()
-        if last - line + 1 < _SHORT or not own_lines or _TELLING.search(body):
+        if last - line + 1 < _SHORT or not own_lines or _TELLING.search(data, lines[function.lineno - 1], end):
             continue
         parts += [data[position:start], body[:space], b"0", _blank(body[space + 1 :])]
         position = end

@@ -34,7 +34,7 @@ _KINDS = {
     "inverse root": words("rsqrt"),
     "inverse": words("reciprocal"),
     "power": words("pow power"),
-    "dot": vocabulary.DOTS,
+    "dot": vocabulary.DOTS | words("l2_loss"),
     "sum": _SUMS,
     "addition": words("add"),
     "product": words("mul multiply scale scal rescale _foreach_mul scalar_mul multi_tensor_scale multi_tensor_applier einsum"),
@@ -266,6 +266,8 @@ class Guesses:
 
     def _extreme(self, name: str, node: ast.Call, sides: Sequence[ast.expr], values: Sequence[Value]) -> Value:
         """A minimum, a maximum or a clamp: bounded, if one of its sides is a limit; a maximum with something small is none."""
+        if "max" in name and len(sides) == 1 and values[0].has(Fact.GRADIENT):
+            return Value(Fact.NORM | Fact.GRADIENTS)  # the largest element
         scale = either(one for one in values if one.has(Fact.MEASURED | Fact.SCALES))
         limits = [side for side, one in zip(sides, values, strict=True) if not one.has(Fact.MEASURED | Fact.SCALES)]
         limits = [side for side in limits if not _is_tiny(side)]

@@ -23,11 +23,13 @@ _MAY_BE = [  #: a function without one of these has no such clip
     re.compile(pattern)
     for pattern in (
         r"(?i)grad|update|gnorm|\bg\b|\bd[A-Z]|\bd[wb]\b",
-        r"(?i)norm|sqrt|\*\* ?\(?(0?\.5|1)|\bl2\b|square",
+        r"(?i)norm|sqrt|\*\* ?\(?(0?\.5|1)|\bl2\b|square|\.max\(|amax",
         r"/|div|reciprocal|rsqrt",
         r"min|max|clamp|clip|where|select|cond|switch|\bif\b|while|choose",
     )
 ]
+_BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_NAME = re.compile(r"\w+")
 _UNBOUNDED = "{} scales gradients, and nothing bounds it by its own limit: this is no clip by norm."
 
 
@@ -59,22 +61,38 @@ def _finding(shown: str) -> Finding:
 def _places(tree: ast.Module, text: str) -> Iterator[tuple[Place, bool]]:
     """The divisions of coefficients, in the functions, the classes and the rest of a module, the bounded ones first."""
     lines = text.splitlines(keepends=True)
-    rest: list[ast.stmt] = []
-    for statement in tree.body:
-        if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            rest.append(statement)
-            continue
-        code = "".join(lines[statement.lineno - 1 : statement.end_lineno])
-        if all(one.search(code) for one in _MAY_BE):
-            yield from _Unit().read([statement])
-    yield from _Unit().read(rest)
+    codes = {one: "".join(lines[one.lineno - 1 : one.end_lineno]) for one in tree.body}
+    blocks = [one for one in tree.body if isinstance(one, _BLOCKS)]
+    rest = [one for one in tree.body if not isinstance(one, _BLOCKS)]
+    likely = [one for one in blocks if all(pattern.search(codes[one]) for pattern in _MAY_BE)]
+    names = {one: frozenset(_NAME.findall(codes[one])) for one in blocks} if likely else {}
+    called = frozenset().union(*(names[one] for one in likely))
+    callers = {one.name for one in likely}
+    for one in names.keys() - {*likely}:  # what they call, and what calls them
+        is_called = one.name in called and not isinstance(one, ast.ClassDef)
+        calls = not callers.isdisjoint(names[one]) and _MAY_BE[1].search(codes[one])
+        if (is_called or calls) and _MAY_BE[0].search(codes[one]):
+            likely.append(one)
+    likely.sort(key=lambda one: one.lineno)
+    functions = [one for one in likely if not isinstance(one, ast.ClassDef)]
+    whole = "".join(codes[one] for one in rest)
+    yield from _Unit().read([*functions, *(rest if all(pattern.search(whole) for pattern in _MAY_BE) else ())])
+    for one in likely:
+        if isinstance(one, ast.ClassDef):
+            yield from _Unit().read([*(f for f in functions if f.name in names[one]), one])
 
 
 class _Unit(Guesses):
-    """One function, one class, or the statements of a module outside of them."""
+    """One class with the functions that it calls, or the statements of a module outside of classes."""
 
     def read(self, body: Sequence[ast.stmt]) -> Iterator[tuple[Place, bool]]:
-        for _ in range(2):
+        self._block(body)
+        known = [
+            *self._values.values(),
+            *self._returned.values(),
+            *(v for given in self._given.values() for v in given.values()),
+        ]
+        if self._found or any(one.has(Fact.MEASURED | Fact.SCALES) for one in known):
             self._found.clear()
             self._block(body)
         yield from sorted(self._found.items(), key=lambda one: not one[1])
