@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from gradclip.source.reading import functional, gradients, libraries, measures, tests
+from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     MOST,
     Bound,
@@ -24,7 +25,6 @@ from gradclip.source.reading.values import (
     Tuple,
     Value,
     marks,
-    name_of,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def call(machine: Machine, node: ast.Call) -> Value:
     """The result of a call."""
     hint, machine.hint = machine.hint, ()
     func = node.func
-    if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call) and name_of(func.value.func) == "super":
+    if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call) and last(func.value.func) == "super":
         return _of_super(machine, func.attr, _arguments(machine, node))
     target = machine.value(func) if not isinstance(func, ast.Attribute) else None
     owner = machine.value(func.value) if isinstance(func, ast.Attribute) else None
@@ -106,7 +106,7 @@ def unknown(machine: Machine, target: Value, given: Call) -> Value:
     values = (*given.args, *given.given.values())
     measures.logged(machine, (*values, *(Constant((x,), value=x) for x in given.given)))
     if any(isinstance(x, Gradients) for x in values):
-        return gradients.lost(machine, given)
+        return machine.thing(given.node, "gradients")
     key = (target.token, tuple(x.token for x in values))
     name = str(target.token[-1]) if target.token else ""
     said = marks(values) | target.marks - {"process"}
@@ -157,7 +157,7 @@ def _method(machine: Machine, owner: Value, name: str, given: Call) -> Value:
 
 def _builtin(machine: Machine, name: str, given: Call) -> Value | None:
     """The result of a builtin."""
-    first = given.args[0] if given.args else None
+    first = given.get(0)
     if name in _SAME and first is not None and isinstance(first, (Elements, Tuple, Gradients)):
         if name == "enumerate" and isinstance(first, Tuple):
             return Tuple((), items=tuple(Tuple((), items=(Constant((i,), value=i), x)) for i, x in enumerate(first.items)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradclip.rounds import UNKNOWN, Params
 from gradclip.source.reading import calls, gradients, measures, tests
+from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     MOST,
     SCALED,
@@ -29,7 +30,6 @@ from gradclip.source.reading.values import (
     joined,
     last_of,
     marks,
-    name_of,
     origin,
     scaled_by,
 )
@@ -278,11 +278,7 @@ def _walrus(machine: Machine, node: ast.NamedExpr) -> Value:
     return made
 
 
-def _starred(machine: Machine, node: ast.Starred) -> Value:
-    return value(machine, node.value)
-
-
-def _await(machine: Machine, node: ast.Await) -> Value:
+def _inner(machine: Machine, node: ast.Starred | ast.Await) -> Value:
     return value(machine, node.value)
 
 
@@ -319,7 +315,7 @@ def unpacked(machine: Machine, one: Value, target: ast.Tuple | ast.List) -> Sequ
         return [*(Thing((*one.token, i)) for i in range(count - 1)), one]
     if isinstance(one, Gradients):  # for grad, variable in zip(grads, variables)
         return [one, *(Thing((*one.token, i)) for i in range(count - 1))]
-    names = [name_of(x) for x in target.elts]
+    names = [last(x) or "it" for x in target.elts]
     return [Thing((origin(name, (one.token, i)),), one.marks | tests.marked(name)) for i, name in enumerate(names)]
 
 
@@ -343,7 +339,7 @@ _BY_TYPE: dict[type[ast.expr], Callable[[Machine, Any], Value]] = {
     ast.GeneratorExp: _comprehension,
     ast.SetComp: _comprehension,
     ast.NamedExpr: _walrus,
-    ast.Starred: _starred,
-    ast.Await: _await,
+    ast.Starred: _inner,
+    ast.Await: _inner,
     ast.Call: calls.call,
 }

@@ -23,6 +23,7 @@ from gradclip.source.reading.values import (
     Thing,
     Tuple,
     Value,
+    number_of,
     parameters,
     scaled_by,
 )
@@ -46,10 +47,6 @@ _APPLIES = frozenset({"apply_gradients", "apply"})  #: `apply` since Keras 3
 _EVERY = Condition("MultiSteps", kind="every", text="`MultiSteps` has seen all passes")
 
 
-def _about(machine: Machine, given: Call) -> dict[str, Any]:
-    return machine.about(given.node)
-
-
 def _made(one: Gradients, *events: Event, is_update: bool = False) -> Gradients:
     """Gradients after more has happened to them."""
     return Gradients(one.token, history=(*one.history, *events), is_one=one.is_one, is_update=one.is_update or is_update)
@@ -65,7 +62,7 @@ def is_derivative(name: str) -> bool:
 
 def differentiated(machine: Machine, made: Made, given: Call) -> Value:
     """The result of ``jax.value_and_grad(loss)(params)``."""
-    of = given.args[0] if given.args else None
+    of = given.get(0)
     loss = made.args[0] if made.args else None
     scaler = ""
     if isinstance(loss, Function):
@@ -73,7 +70,7 @@ def differentiated(machine: Machine, made: Made, given: Call) -> Value:
         first = result.items[0] if isinstance(result, Tuple) and result.items else result
         scaler = scaled_by(first)[len(SCALED) :]
     params = Params(unseen=frozenset({of.token})) if of is not None else UNKNOWN
-    event = Backward(**_about(machine, given), params=params, scaler=scaler)
+    event = Backward(**machine.about(given.node), params=params, scaler=scaler)
     grads = Gradients(machine.fresh(given.node, "grads", len(machine.taken)), history=(event,))
     rest = Thing((*grads.token, "value"), frozenset({"varies"}))
     if "value_and" in made.name:
@@ -87,7 +84,7 @@ def _of_tape(machine: Machine, given: Call) -> Value | None:
     loss, of = given.get(0, "target"), given.get(1, "sources")
     if loss is None or of is None:
         return None
-    event = Backward(**_about(machine, given), params=parameters(of), scaler=scaled_by(loss)[len(SCALED) :])
+    event = Backward(**machine.about(given.node), params=parameters(of), scaler=scaled_by(loss)[len(SCALED) :])
     return Gradients(machine.fresh(given.node, "grads", len(machine.taken)), history=(event,))
 
 
@@ -98,12 +95,12 @@ def clip(machine: Machine, native: Native, given: Call) -> Value | None:
     """``tf.clip_by_global_norm(grads, limit)``; None for a call that clips no gradients."""
     of = given.args[0] if given.args else next(iter(given.given.values()), None)
     if isinstance(of, Tuple):
-        of = next((x for x in of.items if isinstance(x, Gradients)), of)
+        of = _among(of.items) or of
     of = _taken_for(of)
     if of is None or not native.dialect:
         return None
     names = list(native.signature.parameters)
-    event = _clip(native, given.get(names.index(native.limit), native.limit), of, **_about(machine, given))
+    event = _clip(native, given.get(names.index(native.limit), native.limit), of, **machine.about(given.node))
     made = _made(of if len(of.history) < _LONG else Gradients(of.token), event)
     made.after = len(machine.taken)
     machine.changes.append(made)
@@ -126,8 +123,7 @@ def _whose(of: Gradients) -> Params:
 def _clip(native: Native, limit: Value | None, of: Gradients, **about: Any) -> Clip:
     kinds = {Scope.VALUE: "value", Scope.GLOBAL: "norm"}
     kind = kinds.get(native.rule().scope, "each") if native.dialect else "norm"
-    value = limit.value if isinstance(limit, Constant) and isinstance(limit.value, (int, float)) else None
-    return Clip(**about, returns=True, params=_whose(of), kind=kind, limit=value, is_late=of.is_update)
+    return Clip(**about, returns=True, params=_whose(of), kind=kind, limit=number_of(limit), is_late=of.is_update)
 
 
 def _is_clip(link: Value) -> Native | None:
@@ -162,7 +158,7 @@ def _updated(machine: Machine, owner: Value, of: Gradients, given: Call) -> Valu
     for link in _links(owner):
         native = _is_clip(link)
         if native is not None and isinstance(link, Made) and link.node is not None:
-            about = {**_about(machine, given), "where": link.where, "text": link.text}
+            about = {**machine.about(given.node), "where": link.where, "text": link.text}
             event = _clip(native, _limit(link), result, **about)
             result = _made(result, event)
             if event.is_late:
@@ -200,11 +196,11 @@ def _parted(machine: Machine, link: Made, of: Gradients, given: Call) -> Gradien
         for one in _links(part):
             native = _is_clip(one)
             if native is not None and isinstance(one, Made):
-                about = {**_about(machine, given), "where": one.where, "text": one.text}
+                about = {**machine.about(given.node), "where": one.where, "text": one.text}
                 event = _clip(native, _limit(one), of, **about)
                 history = (*history, replace(event, params=Params.of(tokens[name])))
     stepped = Params.of(*(token for name, token in tokens.items() if name not in frozen)) if parts else UNKNOWN
-    step = Step(**_about(machine, given), params=stepped, optimizer=link.token)
+    step = Step(**machine.about(given.node), params=stepped, optimizer=link.token)
     machine.taken.append((*history, step))
     return _made(of, step, is_update=True)
 
@@ -226,7 +222,7 @@ def _stepped(machine: Machine, owner: Value, of: Gradients, given: Call) -> Grad
 
 
 def _taken_by(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gradients:
-    about = _about(machine, given)
+    about = machine.about(given.node)
     params, history = _whose(of), of.history
     if machine.replicas and not any(isinstance(x, Reduce) for x in history) and not _keeps_apart(given):
         history = (*history, Reduce(**about, params=params))
@@ -258,7 +254,7 @@ def _keeps_apart(given: Call) -> bool:
 
 def mapped(machine: Machine, target: Value, args: Sequence[Value], given: Call) -> Value:
     """A function applied to each gradient."""
-    one = next((x for x in args if isinstance(x, Gradients)), None)
+    one = _among(args)
     if one is None:
         return Thing(machine.fresh(given.node, "tree"))
     element = Gradients(one.token, history=one.history, is_one=True, is_update=one.is_update)
@@ -271,16 +267,16 @@ def mapped(machine: Machine, target: Value, args: Sequence[Value], given: Call) 
 
 def function(machine: Machine, name: str, given: Call) -> Value | None:
     """The result of a library's function of gradients; None if nothing is known of it."""
-    first = given.args[0] if given.args else None
+    first = given.get(0)
     if is_derivative(name) and isinstance(first, (Function, Bound, Thing)) and "torch" not in name:
         return Made((name, *first.token), name=name, args=given.args, given=dict(given.given), node=given.node)
     if _MAPS.search(name) and first is not None:
         return mapped(machine, first, given.args[1:], given)
-    grads = next((x for x in given.args if isinstance(x, Gradients)), None)
+    grads = _among(given.args)
     if grads is None:
         return None
     if _REDUCES.search(name):
-        made = _made(grads, Reduce(**_about(machine, given), params=_whose(grads)))
+        made = _made(grads, Reduce(**machine.about(given.node), params=_whose(grads)))
         if any(isinstance(x, Clip) for x in grads.history):  # in any program, whatever takes them
             machine.taken.append(made.history)
         return made
@@ -297,7 +293,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     """The result of a method that takes or makes gradients; None if nothing is known of it."""
     if name == "gradient":
         return _of_tape(machine, given)
-    first = given.args[0] if given.args else None
+    first = given.get(0)
     if name in ("get_scaled_loss", "scale_loss") and first is not None and _scales(owner, name):
         text = machine.shown(given.node)[1:-1]
         return Thing((*first.token, "scaled"), first.marks | {f"{SCALED}{text}"})
@@ -307,7 +303,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         made = machine.apply(first, Call(given.node, inner.items if isinstance(inner, Tuple) else (), {}))
         machine.replicas -= 1
         return made
-    grads = _grads(given)
+    grads = _among((*given.args, *given.given.values()))
     if grads is None and name == "update" and first is not None and _is_clip(owner) is not None:
         grads = _taken_for(first)
     if grads is None and name in _APPLIES and isinstance(first, Thing) and first.token[:1] == ("zip",):
@@ -315,7 +311,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     if grads is None:
         return None
     if name in ("get_unscaled_gradients", "unscale_gradients"):
-        return _made(grads, Unscale(**_about(machine, given), params=UNKNOWN))
+        return _made(grads, Unscale(**machine.about(given.node), params=UNKNOWN))
     if name == "update":
         return _updated(machine, owner, grads, given)
     if name in _APPLIES:
@@ -333,8 +329,8 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
 _MAPS_OF_GRADIENTS = frozenset({"astype", "numpy", "copy", "reshape", "all_reduce", "reduce"})
 
 
-def _grads(given: Call) -> Gradients | None:
-    values: Sequence[Value] = (*given.args, *given.given.values())
+def _among(values: Sequence[Value]) -> Gradients | None:
+    """The first gradients among some values."""
     return next((x for x in values if isinstance(x, Gradients)), None)
 
 

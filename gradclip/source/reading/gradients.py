@@ -27,6 +27,7 @@ from gradclip.source.reading.values import (
     Tuple,
     Value,
     last_of,
+    number_of,
     parameters,
     scaled_by,
 )
@@ -42,7 +43,6 @@ __all__ = [
     "is_optimizer",
     "is_scaler",
     "leave_scaled",
-    "lost",
     "of_module",
     "of_optimizer",
     "on_elements",
@@ -145,14 +145,10 @@ def is_scaler(owner: Value) -> bool:
 # ---- events --------------------------------------------------------------------------------------------------------------
 
 
-def _event(machine: Machine, given: Call) -> dict[str, Any]:
-    return machine.about(given.node)
-
-
 def backward(machine: Machine, loss: Value | None, given: Call) -> Value:
     """``loss.backward()``."""
     scaler = scaled_by(loss)[len(SCALED) :] if loss is not None else ""
-    event, local = _event(machine, given), [x for x in machine.contexts if x.kind == "local"]
+    event, local = machine.about(given.node), [x for x in machine.contexts if x.kind == "local"]
     event["tests"] = event["tests"].union(*(x.said for x in local))
     machine.emit(Backward(**event, scaler=scaler, is_local=bool(local), is_again=bool(machine.again)))
     return Constant(("None",))
@@ -168,7 +164,7 @@ def step(machine: Machine, owner: Value, given: Call, scaler: str = "") -> Value
     last = _in_last(machine)
     if last is None:
         return Constant(("None",))
-    event = _event(machine, given)
+    event = machine.about(given.node)
     event["tests"] |= last
     own = f"`{owner.name.rpartition('.')[2]}(...)`" if isinstance(owner, Made) and _clips(owner) else ""
     key = owner.token
@@ -205,40 +201,35 @@ def zero(machine: Machine, owner: Value, given: Call) -> Value:
     if is_optimizer(machine, owner) and _in_last(machine) is None:
         return Constant(("None",))
     params = of_optimizer(owner) if is_optimizer(machine, owner) else of_module(owner)
-    machine.emit(Zero(**_event(machine, given), params=params))
+    machine.emit(Zero(**machine.about(given.node), params=params))
     return Constant(("None",))
 
 
 def unscale(machine: Machine, owner: Value | None, given: Call) -> Value:
     """``scaler.unscale_(optimizer)``."""
-    machine.emit(Unscale(**_event(machine, given), params=UNKNOWN if owner is None else of_optimizer(owner)))
+    machine.emit(Unscale(**machine.about(given.node), params=UNKNOWN if owner is None else of_optimizer(owner)))
     return Constant(("None",))
 
 
 def reduce(machine: Machine, tensors: Value, given: Call) -> None:
     """``dist.all_reduce(p.grad)``."""
     if isinstance(tensors, Elements) and "gradient" in tensors.marks:
-        machine.emit(Reduce(**_event(machine, given), params=tensors.params))
+        machine.emit(Reduce(**machine.about(given.node), params=tensors.params))
     elif isinstance(tensors, Thing) and tensors.token[-1:] == ("grad",):
-        machine.emit(Reduce(**_event(machine, given)))
+        machine.emit(Reduce(**machine.about(given.node)))
 
 
 def clip(machine: Machine, tensors: Value | None, limit: Value | None, given: Call, native: Native | None = None) -> Value:
     """``clip_grad_norm_(parameters, limit)``."""
-    is_value = (
-        native.is_exact
-        if native is not None and native.dialect
-        else "value" in given.node.func.attr
-        if isinstance(given.node.func, ast.Attribute)
-        else False
-    )
+    is_exact = native is not None and native.is_exact
+    is_value = is_exact if native is not None and native.dialect else "value" in getattr(given.node.func, "attr", "")
     params = parameters(tensors)
     is_loop = isinstance(tensors, Elements) and tensors.is_one and tensors.of is None and "gradient" not in tensors.marks
     if tensors is not None and not isinstance(tensors, (Elements, Tuple, Table)) and tensors.token:
         params = Params.joined([params, Params(unseen=frozenset({tensors.token}))])
     machine.emit(
         Clip(
-            **_event(machine, given),
+            **machine.about(given.node),
             params=params,
             kind="value" if is_value else "norm",
             limit=_limit(limit),
@@ -260,9 +251,7 @@ def _is_off(machine: Machine, limit: Value | None) -> bool:
 
 
 def _limit(limit: Value | None) -> Any:
-    if isinstance(limit, Constant):
-        return limit.value if isinstance(limit.value, (int, float)) else None
-    return limit.token if limit is not None else None
+    return number_of(limit) if limit is None or isinstance(limit, Constant) else limit.token
 
 
 # ---- gradients of parameters, one by one ---------------------------------------------------------------------------------
@@ -272,7 +261,7 @@ def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Va
     """A method of ``p.grad``."""
     if "gradient" not in owner.marks:
         return None
-    event = _event(machine, given)
+    event = machine.about(given.node)
     if name == "zero_":
         machine.emit(Zero(**event, params=owner.params))
     elif name in _CLAMPS:
@@ -308,10 +297,10 @@ def hook(machine: Machine, function: Function, given: Call) -> None:
         and any("clamp" in x or "clip" in x for x in calls)
         and not any(isinstance(x, ast.keyword) and x.arg == "out" for x in nodes)
     ):
-        machine.emit(Hook(**_event(machine, given)))
+        machine.emit(Hook(**machine.about(given.node)))
 
 
-def leave_scaled(machine: Machine, context: Context, node: ast.With | ast.AsyncWith) -> None:
+def leave_scaled(machine: Machine, node: ast.With | ast.AsyncWith) -> None:
     """The end of ``with amp.scale_loss(loss, optimizer)``, which unscales."""
     machine.emit(Unscale(**machine.about(node.items[0].context_expr), params=UNKNOWN))
 
@@ -325,8 +314,3 @@ def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Va
         if isinstance(one, Gradients) and not isinstance(other, Gradients):
             return one
     return None
-
-
-def lost(machine: Machine, given: Call) -> Value:
-    """What an unknown function makes of gradients that are values."""
-    return Thing(machine.fresh(given.node, "gradients"))

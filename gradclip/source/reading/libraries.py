@@ -26,6 +26,7 @@ from gradclip.source.reading.values import (
     Tuple,
     Value,
     joined,
+    scaled_by,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def function(machine: Machine, name: str, given: Call) -> Value:
     last = name.rpartition(".")[2]
     if name == "gradclip.clip_":
         return gradients.clip(machine, given.get(0, "grads"), given.get(1, "rule"), given)
-    first = given.args[0] if given.args else None
+    first = given.get(0)
     if last in ("chain", "from_iterable") and "itertools" in name:
         return _chained(given)
     if last == "partial" and isinstance(first, (Function, Bound)):
@@ -141,10 +142,9 @@ def _chained(given: Call) -> Value:
 
 
 def _partial(first: Function | Bound, given: Call) -> Value:
-    target = first.function if isinstance(first, Bound) else first
-    if target is None or isinstance(first, Bound):
+    if isinstance(first, Bound):
         return first
-    return Function(target.token, node=target.node, scope=target.scope, given=(given.args[1:], dict(given.given)))
+    return Function(first.token, node=first.node, scope=first.scope, given=(given.args[1:], dict(given.given)))
 
 
 def _same(given: Call) -> Value:
@@ -172,7 +172,7 @@ def _made(machine: Machine, name: str, given: Call) -> Value:
 
 def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | None:
     """The result of a method of an object that the project does not define; None if nothing is known of it."""
-    first = given.args[0] if given.args else None
+    first = given.get(0)
     if isinstance(owner, Elements) and (made := gradients.on_elements(machine, owner, name, given)) is not None:
         return made
     if (made := functional.method(machine, owner, name, given)) is not None:
@@ -236,7 +236,7 @@ def _optimizers(made: Value) -> Value:
 
 def _is_loss(owner: Value) -> bool:
     """Whether ``owner.backward(x)`` is a loss with a gradient, not a library's object with a loss."""
-    return any(x.startswith("scaled:") for x in owner.marks)
+    return bool(scaled_by(owner))
 
 
 def _step(machine: Machine, owner: Value, given: Call) -> Value | None:
@@ -265,7 +265,7 @@ def _clip_method(machine: Machine, owner: Value, name: str, given: Call) -> Valu
 
 
 def _of_container(owner: Value, name: str, given: Call) -> Value | None:
-    first = given.args[0] if given.args else None
+    first = given.get(0)
     if isinstance(owner, Tuple) and first is not None and name in ("append", "extend"):
         more = first.items if name == "extend" and isinstance(first, Tuple) else (first,)
         owner.items = (*owner.items, *more)[:MOST]

@@ -13,7 +13,7 @@ from typing import Any
 
 from gradclip.rounds import Condition, Event
 from gradclip.source.reading import calls, expressions, gradients, statements, tests
-from gradclip.source.reading.program import File
+from gradclip.source.reading.program import File, last
 from gradclip.source.reading.values import (
     Call,
     Class,
@@ -31,7 +31,7 @@ from gradclip.source.reading.values import (
     Value,
 )
 
-__all__ = ["Machine", "Place", "Spent", "simple"]
+__all__ = ["Machine", "Place", "Spent", "simple", "unknowns"]
 
 _DEEP = 12  #: calls within calls that are entered
 _EVENTS = 150  #: of one way
@@ -61,6 +61,13 @@ _BINDS = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.FunctionDef
 def simple(file: File) -> list[ast.stmt]:
     """The statements of a module that bind names, and those without events."""
     return [x for x in file.tree.body if isinstance(x, _BINDS) or not file.matters(x)]
+
+
+def unknowns(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, *, is_method: bool) -> dict[str, Value]:
+    """Arguments for a function of which nothing is known but their names."""
+    taken = function.args
+    names = [x.arg for x in (*taken.posonlyargs, *taken.args)][is_method:] + [x.arg for x in taken.kwonlyargs]
+    return {name: Thing((Origin(name, id(function)),), tests.marked(name)) for name in names}
 
 
 class Machine:
@@ -265,7 +272,7 @@ class Machine:
         """Whether a class is made from a library's class with one of these last names."""
         wanted = frozenset(names)
         for base in cls.node.bases:
-            if (base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")) in wanted:
+            if last(base) in wanted:
                 return True
         return depth > 0 and any(self.is_a(x, wanted, depth - 1) for x in self.bases(cls))
 
@@ -281,10 +288,7 @@ class Machine:
         """Call a method that a trainer calls, if the object has it."""
         method = self.method(owner, name)
         if method is not None:
-            names = [x.arg for x in (*method.node.args.args[1:], *method.node.args.kwonlyargs)]
-            self.enter(
-                method, (), {x: Thing((Origin(x, id(method.node)),), tests.marked(x)) for x in names}, method.node, owner
-            )
+            self.enter(method, (), unknowns(method.node, is_method=True), method.node, owner)
 
     def attribute(self, owner: Value, name: str) -> Value:
         """An attribute of an object."""

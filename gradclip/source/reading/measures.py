@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Clip, Measure, Params
-from gradclip.source.reading.values import Constant, Table, Thing, Value
+from gradclip.source.reading.values import Constant, Table, Thing, Value, number_of
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
@@ -48,7 +48,7 @@ def compared(machine: Machine, left: Value, right: Value) -> None:
     """``norm > limit``: with the limit of the clip, or more, a norm after the clip is never larger."""
     for one, other in ((left, right), (right, left)):
         limits = [x.limit for x in machine.events if isinstance(x, Clip)]
-        value = other.value if isinstance(other, Constant) and isinstance(other.value, (int, float)) else None
+        value = number_of(other)
         above = any(x == other.token or (value is not None and isinstance(x, (int, float)) and value >= x) for x in limits)
         if above:
             _used(machine, one, "limit")

@@ -37,7 +37,7 @@ EVENTS = CLIPS | {
 #: the same where gradients are values
 _VALUES = EVENTS | {
     *("gradient", "apply_gradients", "apply", "update", "apply_updates", "grad", "value_and_grad", "get_unscaled_gradients"),
-    *("pmean", "psum", "chain", "scale_loss", "fit", "compile"),
+    *("pmean", "psum", "chain", "fit", "compile"),
 }
 _OF_VALUES = re.compile(r"\b(jax|optax|tensorflow|keras|flax|equinox)\b")
 _LONG = 60  #: characters of code in a message

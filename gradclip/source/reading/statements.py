@@ -6,7 +6,9 @@ import ast
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gradclip.rounds import Step
 from gradclip.source.reading import expressions, functional, gradients, measures, tests
+from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     Class,
     Constant,
@@ -48,8 +50,7 @@ def _function_def(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef
     token = (Origin(node.name, hash((id(node), machine.scope.key))),)
     made: Value = Function(token, node=node, scope=machine.scope)
     for decorator in node.decorator_list:
-        name = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
-        if functional.is_derivative(name):  # @jax.value_and_grad
+        if functional.is_derivative(name := last(decorator)):  # @jax.value_and_grad
             made = Made(token, name=name, args=(made,))
     machine.scope.names[node.name] = made
 
@@ -214,7 +215,7 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
 def _has_inner_step(machine: Machine, start: int, key: Hashable) -> bool:
     """Whether a loop within this one has had its passes, with a step in each."""
     depth = len(machine.loops) + 1
-    return any(type(x).__name__ == "Step" and len(x.loops) > depth for x in machine.events[start:])
+    return any(isinstance(x, Step) and len(x.loops) > depth for x in machine.events[start:])
 
 
 def _pass(machine: Machine, body: Sequence[ast.stmt], key: Hashable) -> str:
@@ -249,7 +250,7 @@ def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
     left = machine.block(node.body)
     for context in reversed(machine.contexts[mark:]):
         if context.kind == "scaled":
-            gradients.leave_scaled(machine, context, node)
+            gradients.leave_scaled(machine, node)
     del machine.contexts[mark:]
     return left
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.rounds import Condition
 from gradclip.source.reading import measures
-from gradclip.source.reading.values import Constant, Formula, Value, atoms
+from gradclip.source.reading.values import Constant, Formula, Value, atoms, marks
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
@@ -37,8 +37,7 @@ def formula(machine: Machine, node: ast.expr) -> Formula:
         if len(node.ops) == 1:
             return _compared(machine, node)
         sides = [machine.value(x) for x in (node.left, *node.comparators)]
-        marks = frozenset().union(*(x.marks for x in sides))
-        return Formula(machine.token("Compare", *(x.token for x in sides)), marks, text=machine.shown(node))
+        return Formula(machine.token("Compare", *(x.token for x in sides)), marks(sides), text=machine.shown(node))
     return of_value(machine.value(node), machine.shown(node))
 
 
@@ -56,19 +55,19 @@ def _compared(machine: Machine, node: ast.Compare) -> Formula:
     if isinstance(left, Constant) and isinstance(right, Constant) and op in (ast.Eq, ast.NotEq, ast.Is, ast.IsNot):
         same = left.value == right.value
         return Formula(("always", same is (op in (ast.Eq, ast.Is))), text=text)
-    marks = left.marks | right.marks
+    said = left.marks | right.marks
     if op in (ast.Gt, ast.GtE, ast.Lt, ast.LtE):
         measures.compared(machine, left, right)
     if isinstance(right, Constant) and (
         right.value is None or (right.value == 0 and op is ast.Gt and right.value is not False)
     ):
         is_none = right.value is None
-        there = Formula(("truth", *left.token), marks, text=text)
+        there = Formula(("truth", *left.token), said, text=text)
         if is_none and isinstance(left, Constant):
             there = Formula(("always", left.value is not None), text=text)
         return Formula(op="not", parts=(there,)) if is_none and op in (ast.Is, ast.Eq) else there
     name = _SAME.get(op, op.__name__)
-    atom = Formula(machine.token(name, left.token, right.token), marks, text=text)
+    atom = Formula(machine.token(name, left.token, right.token), said, text=text)
     return Formula(op="not", parts=(atom,)) if op in _SAME else atom
 
 
@@ -113,7 +112,7 @@ def _said(text: str, holds: bool) -> str:
     return text if holds else f"`not ({text[1:-1]})`"
 
 
-def kind_of(marks: frozenset[str]) -> str:
+def kind_of(said: frozenset[str]) -> str:
     """What a test is about."""
-    found = next((x for x in _KINDS if x in marks), "")
-    return found if found != "every" or "varies" in marks else ""
+    found = next((x for x in _KINDS if x in said), "")
+    return found if found != "every" or "varies" in said else ""

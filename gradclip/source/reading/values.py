@@ -40,7 +40,7 @@ __all__ = [
     "joined",
     "last_of",
     "marks",
-    "name_of",
+    "number_of",
     "origin",
     "parameters",
     "scaled_by",
@@ -270,8 +270,9 @@ def marks(values: Iterable[Value]) -> frozenset[str]:
     return frozenset().union(*(x.marks for x in values))
 
 
-def name_of(node: ast.expr) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else "it"
+def number_of(value: Value | None) -> float | None:
+    """The number that a value is known to be."""
+    return value.value if isinstance(value, Constant) and isinstance(value.value, (int, float)) else None
 
 
 def scaled_by(one: Value) -> str:

@@ -9,10 +9,9 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, differing, found, rounds
-from gradclip.source.reading import tests
-from gradclip.source.reading.machine import Machine, Place, Spent, simple
+from gradclip.source.reading.machine import Machine, Place, Spent, simple, unknowns
 from gradclip.source.reading.program import File, last
-from gradclip.source.reading.values import Class, Constant, Instance, Origin, Thing, Value
+from gradclip.source.reading.values import Class, Constant, Instance, Origin, Value
 
 __all__ = ["Reading", "read"]
 
@@ -40,19 +39,19 @@ def read(file: File) -> Reading:
     entered: set[int] = set()
     parts: dict[ast.ClassDef, list[Event]] = {}  #: what the methods of a class do, which others call in an order of theirs
     for begin in _beginnings(file, entered):
+        shown: list[Found] = []
         sides: list[Round] = []
         for machine in _ways(file, begin, left):
-            sides += rounds(machine.events)
             left -= _STEPS - max(machine.left, 0)
             entered |= machine.entered
             if isinstance(begin, _Entry) and begin.cls is not None and not machine.flips:
                 parts.setdefault(begin.cls, []).extend(machine.events)
-            for one in _of_way(file, machine, clips, followed):
-                if isinstance(one.event.where, Place) and one.event.where.path == file.path and not _is_told(one):
-                    seen.setdefault((one.code, one.event.where), one)
+            own = rounds(machine.events, zeroes=file.zeroes, unscales=file.unscales)
+            sides += own
+            shown += _of_way(own, machine, clips, followed)
             if left <= 0:
                 break
-        for one in differing(sides):
+        for one in (*shown, *differing(sides)):
             if isinstance(one.event.where, Place) and one.event.where.path == file.path and not _is_told(one):
                 seen.setdefault((one.code, one.event.where), one)
     for events in parts.values():
@@ -74,10 +73,9 @@ def _is_told(one: Found) -> bool:
     return (one.code, where.inner) in where.file.alone
 
 
-def _of_way(file: File, machine: Machine, clips: set[Place], followed: set[Place]) -> Iterator[Found]:
-    mine = rounds(machine.events, zeroes=file.zeroes, unscales=file.unscales)
-    for events in (*machine.taken, *_dropped(machine)):
-        mine += rounds(events)
+def _of_way(own: list[Round], machine: Machine, clips: set[Place], followed: set[Place]) -> Iterator[Found]:
+    """What the rounds of a way show, and those of gradients that are values."""
+    mine = [*own, *(one for events in (*machine.taken, *_dropped(machine)) for one in rounds(events))]
     for one in mine:
         for x in one.events:
             if isinstance(x, Clip) and isinstance(x.where, Place):
@@ -128,16 +126,11 @@ def _beginnings(file: File, entered: set[int]) -> Iterator[Begin]:
     for cls in dict.fromkeys(cls for _, cls in file.functions):
         if cls is not None and any(last(base) == "LightningModule" for base in cls.bases):
             yield _Trained(file, cls)
-    clipping = [(function, cls) for function, cls in file.functions if _clips(function, file)]
+    clipping = [(function, cls) for function, cls in file.functions if file.matters(function)]
     clipping.sort(key=lambda one: one[0].name in file.called)
     for function, cls in clipping:
         if id(function) not in entered:
             yield _Entry(file, function, cls)
-
-
-def _clips(node: ast.AST, file: File) -> bool:
-    """Whether a function may clip and step, directly or by calls."""
-    return file.matters(node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +154,7 @@ class _Entry:
             target = machine.scope.find(self.function.name)  # type: ignore[assignment]
         if target is None:
             return None
-        args = [x.arg for x in (*self.function.args.posonlyargs, *self.function.args.args, *self.function.args.kwonlyargs)]
-        args = args[1:] if owner is not None else args
-        given = {name: Thing((Origin(name, id(self.function)),), tests.marked(name)) for name in args}
+        given = unknowns(self.function, is_method=owner is not None)
         for past in (machine.events, machine.changes, machine.taken):
             past.clear()
         machine.passes.append(0)
@@ -223,9 +214,7 @@ def _object(machine: Machine, cls: Class, node: ast.ClassDef) -> Instance:
     if node.name not in file.fields:
         init = machine.method(owner, "__init__")
         if init is not None:
-            names = [x.arg for x in (*init.node.args.args[1:], *init.node.args.kwonlyargs)]
-            given = {name: Thing((Origin(name, id(init.node)),), tests.marked(name)) for name in names}
-            machine.enter(init, (), given, node, owner)
+            machine.enter(init, (), unknowns(init.node, is_method=True), node, owner)
         file.fields[node.name] = owner.fields
     owner.fields = dict(file.fields[node.name])
     return owner
