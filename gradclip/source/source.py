@@ -109,10 +109,12 @@ class Source:
         first, last = (bisect.bisect_left(ordered, at, key=self.start) for at in (start, stop))
         return ordered[first:last]
 
-    def at(self, node: ast.expr | ast.stmt) -> cst.CSTNode | None:
-        """LibCST's node of an operation, a call or an assignment of Python's tree; None if its function is hidden."""
-        start = self._lines[node.lineno - 1] + node.col_offset
-        end = self._lines[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+    def at(self, first: tuple[int, int], last: tuple[int, int]) -> cst.CSTNode | None:
+        """The operation, the call or the assignment between two places of Python's tree: lines, and columns in bytes.
+
+        None if there is none, or if its function is hidden.
+        """
+        start, end = (self._lines[line - 1] + column for line, column in (first, last))
         kinds = (cst.BinaryOperation, cst.Call, cst.AugAssign)
         nodes = (one for kind in kinds for one in self.between(kind, start, start + 1))
         return next((one for one in nodes if self.end(one) == end), None)

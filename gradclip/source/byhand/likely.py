@@ -41,7 +41,8 @@ def named(context: Context, known: Sequence[Decision]) -> list[Decision]:
     taken = {source.function(one.node) for one in known if one.code in ("GM402", "GM113")}
     found: dict[cst.CSTNode, Decision] = {}
     for place, bounded in _places(source.tree, source.text):
-        node = source.at(place)
+        end = (place.end_lineno or place.lineno, place.end_col_offset or 0)
+        node = source.at((place.lineno, place.col_offset), end)
         function = source.function(node) if node is not None else None
         if node is None or function is None or function in taken:
             continue

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from gradclip.source.reading.files import follow
 from gradclip.source.reading.machine import Place
 from gradclip.source.reading.program import File, Follow
@@ -14,15 +16,16 @@ from gradclip.source.reading.ways import Reading, read
 __all__ = ["File", "Place", "Reading", "follow", "read", "reading"]
 
 
-def reading(text: str, path: str = "", other: Follow | None = None) -> Reading:
+def reading(text: str, path: str = "", other: Follow | None = None, tree: ast.Module | None = None) -> Reading:
     """What a source shows; nothing for one that Python cannot parse.
 
     Args:
         text: the source.
         path: of its file, if it has one.
         other: finds the files that it imports.
+        tree: of the source, if it has been parsed.
     """
     try:
-        return read(File(text, path, other))
+        return read(File(text, path, other, tree))
     except (SyntaxError, ValueError, RecursionError):
         return Reading()

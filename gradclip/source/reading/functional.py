@@ -31,7 +31,7 @@ from gradclip.source.reading.values import (
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["clip", "differentiated", "function", "is_derivative", "mapped", "method"]
+__all__ = ["clip", "differentiated", "function", "is_derivative", "limit_of", "mapped", "method"]
 
 _DERIVATIVE = re.compile(r"(^|\.)(filter_)?(value_and_)?grad$")
 _MAPS = re.compile(r"(tree_map|tree\.map|tree_util\.tree_map|map_structure|multimap)$")
@@ -99,12 +99,16 @@ def clip(machine: Machine, native: Native, given: Call) -> Value | None:
     of = _taken_for(of)
     if of is None or not native.dialect:
         return None
-    names = list(native.signature.parameters)
-    event = _clip(native, given.get(names.index(native.limit), native.limit), of, **machine.about(given.node))
+    event = _clip(native, limit_of(native, given), of, **machine.about(given.node))
     made = _made(of if len(of.history) < _LONG else Gradients(of.token), event)
     made.after = len(machine.taken)
     machine.changes.append(made)
     return Tuple((), items=(made, Thing((*made.token, "norm"), frozenset({"norm"})))) if native.returns_pair else made
+
+
+def limit_of(native: Native, given: Call) -> Value | None:
+    """The limit that a call gives a native."""
+    return given.get(list(native.signature.parameters).index(native.limit), native.limit)
 
 
 def _taken_for(of: Value | None) -> Gradients | None:

@@ -16,7 +16,6 @@ from gradclip.source.reading.values import (
     Bound,
     Call,
     Constant,
-    Context,
     Elements,
     Function,
     Gradients,

@@ -133,7 +133,7 @@ def _apex(name: str, loss: Value) -> Context:
 
 
 def _clip(machine: Machine, native: Native, given: Call) -> Value:
-    limit = given.get(list(native.signature.parameters).index(native.limit), native.limit) if native.dialect else None
+    limit = functional.limit_of(native, given) if native.dialect else None
     return gradients.clip(machine, given.get(0, native.tensors), limit, given, native)
 
 

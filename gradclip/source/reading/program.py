@@ -54,9 +54,9 @@ def last(node: ast.AST) -> str:
 class File:
     """One source."""
 
-    def __init__(self, text: str, path: str = "", follow: Follow | None = None) -> None:
+    def __init__(self, text: str, path: str = "", follow: Follow | None = None, tree: ast.Module | None = None) -> None:
         self.text, self.path, self._follow = text, path, follow
-        self.tree = ast.parse(text)
+        self.tree = tree or ast.parse(text)
         self._others: dict[str, File | None] = {}
         self._matters: dict[int, bool] = {}
         self._leaves: dict[int, bool] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradclip.rounds import Step
@@ -193,48 +193,50 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
         one_by_one = [Gradients(listed.token, history=listed.history, is_one=True)]
     elif isinstance(listed, Tuple) and len(listed.items) <= _FEW:
         one_by_one = list(listed.items)
-    passes = 2 if machine.scope.file.matters(node) and one_by_one is None else 1
-    steps = len(machine.events)
-    for number in range(passes) if one_by_one is None else range(len(one_by_one)):
-        machine.passes.append(number)
+
+    def begin(number: int) -> None:
         if one_by_one is None:
-            marks = frozenset({"varies"})
-            name = ast.unparse(node.target)
-            machine.bind(node.target, machine.thing(node, name, (key, tuple(machine.passes)), marks))
-        else:
-            machine.bind(node.target, one_by_one[number])
-        left = _pass(machine, node.body, key)
-        machine.passes.pop()
-        if left in ("return", "raise"):
-            return left
-        if left == "break" or (number == 0 and _has_inner_step(machine, steps, key)):
-            break
-    return machine.block(node.orelse)
+            made = machine.thing(node, ast.unparse(node.target), (key, tuple(machine.passes)), frozenset({"varies"}))
+        machine.bind(node.target, made if one_by_one is None else one_by_one[number])
 
-
-def _has_inner_step(machine: Machine, start: int, key: Hashable) -> bool:
-    """Whether a loop within this one has had its passes, with a step in each."""
-    depth = len(machine.loops) + 1
-    return any(isinstance(x, Step) and len(x.loops) > depth for x in machine.events[start:])
-
-
-def _pass(machine: Machine, body: Sequence[ast.stmt], key: Hashable) -> str:
-    machine.loops.append(key)
-    left = machine.block(body)
-    machine.loops.pop()
-    return left
+    count = len(one_by_one) if one_by_one is not None else _passes(machine, node)
+    return _repeated(machine, node, count, len(machine.events), begin) or machine.block(node.orelse)
 
 
 def _while(machine: Machine, node: ast.While) -> str:
-    key, steps = (id(node), machine.scope.key), len(machine.events)
+    start = len(machine.events)
     machine.value(node.test)
-    for number in range(2 if machine.scope.file.matters(node) else 1):
+    return _repeated(machine, node, _passes(machine, node), start)
+
+
+def _passes(machine: Machine, node: ast.stmt) -> int:
+    return 2 if machine.scope.file.matters(node) else 1
+
+
+def _repeated(
+    machine: Machine,
+    node: ast.For | ast.AsyncFor | ast.While,
+    count: int,
+    start: int,
+    begin: Callable[[int], None] = lambda number: None,
+) -> str:
+    """Run the body of a loop so many times; return how a pass leaves the code around the loop, if it does.
+
+    ``start`` is the number of events before the loop. Where a loop within this one has stepped in each of its passes, one pass
+    of this one shows all.
+    """
+    for number in range(count):
         machine.passes.append(number)
-        left = _pass(machine, node.body, key)
+        begin(number)
+        machine.loops.append((id(node), machine.scope.key))
+        left = machine.block(node.body)
+        machine.loops.pop()
         machine.passes.pop()
         if left in ("return", "raise"):
             return left
-        if left == "break" or (number == 0 and _has_inner_step(machine, steps, key)):
+        depth = len(machine.loops) + 1
+        has_stepped = number == 0 and any(isinstance(x, Step) and len(x.loops) > depth for x in machine.events[start:])
+        if left == "break" or has_stepped:
             break
     return ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -12,7 +11,7 @@ from gradclip.rounds import Found
 from gradclip.source.codes import CODES
 from gradclip.source.found import ApiCall, Context, Finding
 from gradclip.source.reading import Place, Reading, follow, reading
-from gradclip.source.source import Source, once
+from gradclip.source.source import once
 
 __all__ = ["check", "elsewhere", "findings", "is_lost"]
 
@@ -20,7 +19,8 @@ __all__ = ["check", "elsewhere", "findings", "is_lost"]
 @once
 def read(context: Context) -> Reading:
     """What the rounds of a source show."""
-    return reading(context.source.text, context.options.path, follow(context.options.path))
+    source = context.source
+    return reading(source.text, context.options.path, follow(context.options.path), source.tree)
 
 
 def check(found: ApiCall) -> Finding | None:
@@ -42,22 +42,27 @@ def elsewhere(context: Context, known: frozenset[cst.CSTNode]) -> Iterator[tuple
 
 def is_lost(found: ApiCall) -> bool:
     """Whether no way through the program shows the step of a clip."""
-    return _span(found.call, found.context.source) not in {_of(x, found.context.source) for x in read(found.context).followed}
+    return found.call not in _followed(found.context)
+
+
+@once
+def _followed(context: Context) -> frozenset[cst.CSTNode]:
+    """The calls that clip before a step."""
+    return frozenset(node for x in read(context).followed if (node := _node(x, context)) is not None)
 
 
 @once
 def _by_call(context: Context) -> Mapping[cst.CSTNode, list[Finding]]:
-    made = read(context).found
-    if not made:
-        return {}
-    source = context.source
-    nodes = {_span(node, source): node for kind in (cst.BinaryOperation, cst.Call) for node in source.any(kind)}
     by_node: dict[cst.CSTNode, list[Finding]] = defaultdict(list)
-    for one in made:
-        node = nodes.get(_of(one.event.where, source)) if isinstance(one.event.where, Place) else None
+    for one in read(context).found:
+        node = _node(one.event.where, context) if isinstance(one.event.where, Place) else None
         if node is not None:
             by_node[node].append(_finding(one))
     return by_node
+
+
+def _node(place: Place, context: Context) -> cst.CSTNode | None:
+    return context.source.at((place.line, place.column), place.end)
 
 
 def _finding(one: Found) -> Finding:
@@ -65,20 +70,3 @@ def _finding(one: Found) -> Finding:
     other = where.file if isinstance(where, Place) else None
     told = f" It is in {other.name}, line {where.inner[0]}." if isinstance(where, Place) and other is not None else ""
     return Finding(one.code, (one.reason or CODES[one.code].reason) + told, one.advice)
-
-
-def _span(node: cst.CSTNode, source: Source) -> tuple[int, int]:
-    return source.span(node)
-
-
-def _of(place: Place, source: Source) -> tuple[int, int]:
-    """The span of a place, in bytes."""
-    lines = _lines(source)
-    (line, column), (last, end) = (place.line, place.column), place.end
-    return lines[line - 1] + column, lines[last - 1] + end
-
-
-@once
-def _lines(source: Source) -> list[int]:
-    """The starts of the lines, in bytes, as Python counts them."""
-    return [0, *(found.end() for found in re.finditer(rb"\r\n|\r|\n", source.data))]
