@@ -78,7 +78,8 @@ def test_global_norm(side: str, limit: float) -> None:
     """test_clip_by_global_norm: clipped again, the result is the same."""
     clip = SIDES[side].clip_by_global_norm(limit)
     once = updated(clip, UPDATES)
-    np.testing.assert_allclose(optax.global_norm(once), limit, rtol=1e-6)
+    total = sum(jnp.sum(update**2) for update in once)
+    np.testing.assert_allclose(jnp.sqrt(total), limit, rtol=1e-6)
     same(updated(clip, once), once)
 
 
