@@ -5,7 +5,6 @@ Needs rich.
 
 from __future__ import annotations
 
-from importlib import util
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,9 +60,6 @@ def show(console: Console) -> None:
         _line(console, _numbers(gradclip.clip(arrays, rule).grads), 4)
     console.print()
     found = findings()
-    if found is None:
-        _line(console, "To see what gradclip lint finds: python -m pip install libcst pathspec")
-        return
     console.print(Text(f"{counted(len(found), 'finding')} of gradclip lint", "bold"))
     for number, line in enumerate(PROGRAM.splitlines(), 1):
         _line(console, f"{number:2}  {line}".rstrip())
@@ -72,10 +68,8 @@ def show(console: Console) -> None:
         _line(console, f"line {one.line}: {one.code} {one.reason}")
 
 
-def findings() -> list[Site] | None:
-    """The mistakes in ``PROGRAM``; None where a package that reads sources is not installed."""
-    if util.find_spec("libcst") is None or util.find_spec("pathspec") is None:
-        return None
+def findings() -> list[Site]:
+    """The mistakes in ``PROGRAM``; without LibCST those of single calls are missing."""
     from gradclip import lint
     from gradclip.source.model import Verdict
 

@@ -6,6 +6,8 @@ import argparse
 import contextlib
 import os
 import sys
+from collections.abc import Callable, Iterator
+from importlib import util
 
 from gradclip import __version__
 from gradclip.commands.common import require
@@ -32,6 +34,11 @@ A comment exempts its line:           # gradclip: ignore[GM107]
 pyproject.toml has the same options:  [tool.gradclip.lint] with select, ignore and exclude, lists of strings
 """
 
+_PLAIN = """\
+Without LibCST, only mistakes in the order of a training step are found, and .gitignore files are not read.
+For mistakes in single calls, and clips written by hand: python -m pip install 'gradclip[migrate]'
+"""
+
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
@@ -48,9 +55,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    require("lint", "migrate", "libcst", "pathspec", "rich")
-    from gradclip import lint  # imported here, after the check for missing packages
-    from gradclip.migrate import output
+    if arguments.exclude:
+        require("lint --exclude", "migrate", "pathspec")
+    from gradclip import lint  # imported here: other commands need none of it
     from gradclip.source import files, interrupts, runner
 
     first = arguments.paths[0]
@@ -67,9 +74,9 @@ def main(arguments: argparse.Namespace) -> int:
     failed: list[runner.FileResult] = []
     count = clips = lost = 0
     results = lint.run(python, min(arguments.jobs or runner.cores(), MOST_JOBS))
-    with interrupts.ending(), output.Waiting(sys.stderr) as waiting, contextlib.closing(results):
+    with interrupts.ending(), _waiting() as step, contextlib.closing(results):
         for result in results:
-            waiting.step()
+            step()
             count += not result.skipped
             if result.error:
                 failed.append(result)
@@ -79,7 +86,21 @@ def main(arguments: argparse.Namespace) -> int:
     lint.report(alarms, failed, count, clips, arguments.format, sys.stdout, __version__, lost)
     for one in failed:
         sys.stderr.write(f"{files.harmless(one.path)}: ERROR: {one.error}\n")
+    if not lint.HAS_LIBCST:
+        sys.stderr.write(_PLAIN)
     return 2 if failed else int(bool(alarms))
+
+
+@contextlib.contextmanager
+def _waiting() -> Iterator[Callable[[], None]]:
+    """What to call for each file: it shows progress in a slow run, if rich is installed."""
+    if util.find_spec("rich") is None:
+        yield lambda: None
+        return
+    from gradclip.migrate import output
+
+    with output.Waiting(sys.stderr) as waiting:
+        yield waiting.step
 
 
 def _chosen(arguments: argparse.Namespace, said: dict[str, list[str]]) -> list[str]:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from importlib import util
 
-from gradclip.source import runner, sites
+from gradclip.source import runner
 from gradclip.source.files import Found
 from gradclip.source.model import Options, Site
 
-__all__ = ["of_source", "run"]
+__all__ = ["HAS_LIBCST", "of_source", "run"]
 
 _OPTIONS = Options(lint=True)
+HAS_LIBCST = util.find_spec("libcst") is not None  #: without it, only what a training step shows is looked for
+
+if HAS_LIBCST:
+    from gradclip.source.sites import linted
+else:
+    from gradclip.lint.plain import linted
 
 
 def of_source(source: str) -> tuple[Site, ...]:
@@ -19,7 +26,7 @@ def of_source(source: str) -> tuple[Site, ...]:
     Raises:
         SourceError: if the source is not Python 3.
     """
-    return sites.linted(source, _OPTIONS).sites
+    return linted(source, _OPTIONS).sites
 
 
 def run(found: Iterable[Found], jobs: int) -> Generator[runner.FileResult, None, None]:
@@ -32,4 +39,4 @@ def run(found: Iterable[Found], jobs: int) -> Generator[runner.FileResult, None,
     Returns:
         A result for each of ``found``, in its order.
     """
-    return runner.run(found, runner.Request(_OPTIONS, diff=False), jobs, sites.linted)
+    return runner.run(found, runner.Request(_OPTIONS, diff=False), jobs, linted)

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import BinaryIO
 
-from pathspec import GitIgnoreSpec
+try:
+    from pathspec import GitIgnoreSpec
+except ImportError:  # a plain install: no file is ignored by a pattern
+    GitIgnoreSpec = None  # type: ignore[assignment, misc]
 
 __all__ = ["SETTINGS", "Found", "PatternError", "discover", "harmless", "opened", "reason", "scanned"]
 
@@ -45,10 +48,12 @@ class _Rules:
     """The patterns of one ``.gitignore``."""
 
     base: str  #: absolute; the patterns are relative to it
-    spec: GitIgnoreSpec
+    spec: GitIgnoreSpec | None
 
     def verdict(self, path: str, folder: bool) -> bool | None:
         """Whether an absolute path below ``base`` is excluded; None if no pattern matches it."""
+        if self.spec is None:
+            return None
         inner = path[len(self.base) :].replace(os.sep, "/").lstrip("/")
         return self.spec.check_file(f"{inner}/" if folder else inner).include
 
@@ -62,7 +67,8 @@ def discover(paths: Sequence[str], exclude: Sequence[str] = ()) -> Iterator[Foun
 
     Args:
         paths: files and folders.
-        exclude: patterns in the syntax of ``.gitignore``, relative to the working directory.
+        exclude: patterns in the syntax of ``.gitignore``, relative to the working directory. They need pathspec, and so do
+            ``.gitignore`` files.
 
     Raises:
         PatternError: if a pattern is invalid.
@@ -70,7 +76,7 @@ def discover(paths: Sequence[str], exclude: Sequence[str] = ()) -> Iterator[Foun
     if wrong := [pattern for pattern in exclude if not _is_pattern(pattern)]:
         raise PatternError(wrong[0])
     named = {_real(path): os.path.normpath(path) for path in reversed(paths)}
-    return _each(list(reversed(named.values())), frozenset(named), GitIgnoreSpec.from_lines(exclude))
+    return _each(list(reversed(named.values())), frozenset(named), GitIgnoreSpec.from_lines(exclude) if exclude else None)
 
 
 def _real(path: str) -> str:
@@ -80,7 +86,7 @@ def _real(path: str) -> str:
         return path
 
 
-def _each(paths: list[str], named: frozenset[str], exclude: GitIgnoreSpec) -> Iterator[Found]:
+def _each(paths: list[str], named: frozenset[str], exclude: GitIgnoreSpec | None) -> Iterator[Found]:
     for path in paths:
         try:
             mode = os.stat(path).st_mode
@@ -175,6 +181,8 @@ def _foreign(path: str, name: str) -> str:
 
 def _rules_of(folder: str) -> tuple[_Rules, ...]:
     """The rules in the ``.gitignore`` of a folder, if it is readable."""
+    if GitIgnoreSpec is None:
+        return ()
     try:
         with opened(os.path.join(folder, ".gitignore")) as file:
             lines = file.read(_LARGEST).decode("utf-8", "surrogateescape").splitlines()

@@ -9,10 +9,12 @@ import ast
 import re
 import sys
 import warnings
-
-import libcst as cst
+from typing import TYPE_CHECKING
 
 from gradclip.source.model import SourceError
+
+if TYPE_CHECKING:
+    import libcst as cst
 
 __all__ = ["module", "needed", "tree"]
 
@@ -75,6 +77,8 @@ def module(text: str) -> cst.Module:
     Raises:
         SourceError: if it is too long or too new for LibCST.
     """
+    import libcst as cst  # here: a plain install of gradclip lacks it
+
     try:
         return cst.parse_module(text)
     except cst.ParserSyntaxError as error:

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import libcst as cst
 
-from gradclip.rounds import Found
-from gradclip.source.codes import CODES
 from gradclip.source.found import ApiCall, Context, Finding
-from gradclip.source.reading import Place, Reading, follow, reading
+from gradclip.source.reading import Place, Reading, follow, reading, reason
 from gradclip.source.source import once
 
 __all__ = ["check", "elsewhere", "findings", "is_lost"]
@@ -57,16 +55,9 @@ def _by_call(context: Context) -> Mapping[cst.CSTNode, list[Finding]]:
     for one in read(context).found:
         node = _node(one.event.where, context) if isinstance(one.event.where, Place) else None
         if node is not None:
-            by_node[node].append(_finding(one))
+            by_node[node].append(Finding(one.code, reason(one), one.advice))
     return by_node
 
 
 def _node(place: Place, context: Context) -> cst.CSTNode | None:
     return context.source.at((place.line, place.column), place.end)
-
-
-def _finding(one: Found) -> Finding:
-    where = one.event.where
-    other = where.file if isinstance(where, Place) else None
-    told = f" It is in {other.name}, line {where.inner[0]}." if isinstance(where, Place) and other is not None else ""
-    return Finding(one.code, (one.reason or CODES[one.code].reason) + told, one.advice)
