@@ -34,6 +34,9 @@ _KEEPS = words(
 )
 _APPLIES = words("apply_gradients apply apply_updates update")
 _NO_DERIVATIVES = ("numpy.gradient", "torch.gradient", "jax.numpy.gradient")  #: differences of neighbours, as of an image
+_MODULE_HOOKS = words(
+    "register_backward_hook register_full_backward_hook register_full_backward_pre_hook"
+)  #: the module is first
 _RATE = re.compile(r"(^|[^a-z])(lr|alpha|eta|(learning_?|step_?)?rate|step_?size)([^a-z]|$)", re.IGNORECASE)
 _SECOND = re.compile(r"hess(ian)?", re.IGNORECASE)
 _NORM = re.compile(r"norm", re.IGNORECASE)
@@ -217,9 +220,14 @@ class Gradients:
         return (given.part[-1:] == (1,)) == named and self.is_gradient(given.value, depth - 1)
 
     def _is_hook(self, place: cst.Param) -> bool:
-        """Whether torch calls a function with the gradient: ``tensor.register_hook(lambda g: ...)``."""
+        """Whether torch calls a function with the gradient: a hook of a tensor or a module, the backward pass of a function."""
         function = self._source.function(place)
-        return any(last_name(call.func) == "register_hook" for call in self._values.takers(function))
+        given = function.params.params if isinstance(function, (cst.FunctionDef, cst.Lambda)) else ()
+        is_first = bool(given) and given[0] is place
+        if isinstance(function, cst.FunctionDef) and function.name.value == "backward" and given[0].name.value == "ctx":
+            return not is_first
+        hooks = {last_name(call.func) for call in self._values.takers(function)}
+        return "register_hook" in hooks or (not is_first and not _MODULE_HOOKS.isdisjoint(hooks))
 
 
 def _is_grad(node: cst.CSTNode | None) -> bool:

@@ -9,7 +9,9 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-__all__ = ["hide"]
+__all__ = ["DERIVED", "hide"]
+
+DERIVED = r"\bd(params|theta|[WUV])\w*(\[\w+\])? *[*/]="  #: a gradient that is called as in a formula: ``dW *= k``
 
 #: text that a check may search for anywhere in a file, not only around a clip; a body that contains it stays
 _TELLING = re.compile(
@@ -19,7 +21,8 @@ _TELLING = re.compile(
     rb"|import [^\n]*(torch|tensorflow|paddle|keras|optax|jax|numpy)|from +(torch|tensorflow|paddle|keras|optax|jax)"
     rb"|fit_generator|Convolution2D|np_utils|nb_epoch|contrib|fluid|tf\.(train|Session)"
     rb"|placeholder|get_variable|tie_|weight *="
-    rb"|\bd[WUV]\w* *[*/]=|optim|[sS]caler|strategy|no_sync|Trainer|TrainingArguments"
+    rb"|optim|[sS]caler|strategy|no_sync|Trainer|TrainingArguments"
+    rb"|" + DERIVED.encode()
 )
 _SHORT = 3  # lines: hiding a shorter body saves too little
 Function = ast.FunctionDef | ast.AsyncFunctionDef

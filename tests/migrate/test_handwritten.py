@@ -164,6 +164,11 @@ BOUNDED = {
     "the inverse, at least 1": "ratio = max(1, total_norm / max_norm)\ngrads = [g / ratio for g in grads]",
 }
 NO_ALARM = {
+    "adaptive, in an if": ("norm = p.grad.norm()\nif norm > clip * p.norm():\n    p.grad.mul_(clip * p.norm() / norm)"),
+    "adaptive, after a guard": (
+        "def f(p, clip):\n    norm, bound = p.grad.norm(), clip * p.norm()\n    if norm <= bound:\n        return\n"
+        "    p.grad.mul_(bound / norm)"
+    ),
     "a step of a given length": "grad = grad / norm * 5.0",
     "a perturbation": "r_at = epsilon * param.grad / norm\nparam.data.add_(r_at)",
     "a logged ratio": "ratio = total_norm / max_norm\nlog(ratio)",

@@ -17,10 +17,14 @@ from gradclip.source.traps.results import dropped, lost_in_loop
 
 __all__ = ["METHODS", "ByValue", "call"]
 
-_NESTED = {"minimum": "maximum", "maximum": "minimum"}
-METHODS = CLAMPS | words(
-    "clip_ clamp_max clamp_max_ clamp_min clamp_min_ _foreach_clamp_max _foreach_clamp_max_ _foreach_clamp_min "
-    "_foreach_clamp_min_ minimum maximum"
+_NESTED = {"minimum": "maximum", "maximum": "minimum", "min": "max", "max": "min"}
+METHODS = (
+    CLAMPS
+    | words(
+        "clip_ clamp_max clamp_max_ clamp_min clamp_min_ _foreach_clamp_max _foreach_clamp_max_ _foreach_clamp_min "
+        "_foreach_clamp_min_"
+    )
+    | _NESTED.keys()
 )
 _FUNCTIONS = re.compile(
     r"(numpy|jax\.numpy|cupy|mxnet\.nd|mxnet\.np|torch|paddle|tensorflow\.keras\.(backend|ops)|keras\.(backend|ops))\.(clip|clamp|(_foreach_)?clamp_(max|min))_?"

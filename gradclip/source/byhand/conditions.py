@@ -44,17 +44,22 @@ class Conditions:
         sign = 1 if norm_of(form.parts[0]) is not None else -1
         return any(side != _UNDER for side in self._of(form.node, clip, sign))
 
-    def _around(self, node: cst.CSTNode, clip: Clip) -> Iterator[int]:
-        """For which norms each ``if``, mask and guard that compares with the limit lets a place run."""
+    def tests(self, node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, int]]:
+        """Each ``if``, mask and guard that lets a place run, and 1 if it has to hold, else -1."""
         source = self._source
         for test, holds in source.tests(node, (cst.If, cst.IfExp, cst.While)):
-            yield from self._of(test, clip, 1 if holds else -1)
+            yield test, 1 if holds else -1
         for mask in (mask for line in source.inside(node) for mask in self._masks.get(line, ())):
-            yield from self._of(mask, clip, 1)
+            yield mask, 1
         guards = self._guards.get(source.function(node), ())
         last = bisect.bisect_left(guards, source.start(node), key=lambda one: source.end(one[0]))
         for branch, sign in guards[max(0, last - _GUARDS) : last]:
-            yield from self._of(branch.test, clip, sign)
+            yield branch.test, sign
+
+    def _around(self, node: cst.CSTNode, clip: Clip) -> Iterator[int]:
+        """For which norms each test that compares with the limit lets a place run."""
+        for test, sign in self.tests(node):
+            yield from self._of(test, clip, sign)
 
     def _of(self, test: cst.BaseExpression, clip: Clip, sign: int) -> Iterator[int]:
         side = self._side(test, clip)

@@ -16,7 +16,7 @@ from gradclip.source.source import words
 __all__ = ["NOTHING", "Fact", "Value", "by_name", "either", "measured", "power", "product", "quotient", "root", "summed"]
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_GRADIENTS = words("grad grads gradient gradients gvs g update updates dparams dtheta")
+_GRADIENTS = words("grad grads gradient gradients gvs g gs update updates dparams dtheta")
 _ELSE = words(
     "norm norms clip clipping max min requires no use has with enable is scaler scale fn func step steps hess hessian loss "
     "penalty rate rates num count type accumulation checkpoint checkpointing action actions"
@@ -54,7 +54,7 @@ _ALONG = Fact.GRADIENTS | Fact.BOUNDED
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The facts of an expression, and the division that made a coefficient of it."""
+    """The facts of an expression, and the division that made a coefficient, or a gradient of unit length, of it."""
 
     facts: int = 0
     division: ast.expr | ast.AugAssign | None = None
@@ -68,6 +68,9 @@ class Value:
 
     def with_(self, facts: int) -> Value:
         return Value(self.facts | facts, self.division)
+
+    def over(self, division: ast.expr | ast.AugAssign | None) -> Value:
+        return Value(self.facts, division)
 
 
 NOTHING = Value()
@@ -111,7 +114,7 @@ def quotient(one: Value, other: Value, division: ast.expr | ast.AugAssign) -> Va
     if one.has(Fact.MEASURED) and other.has(Fact.MEASURED):
         return NOTHING
     if one.has(Fact.GRADIENT):
-        return Value(Fact.GRADIENT)
+        return Value(Fact.GRADIENT, division if other.has(Fact.NORM) else None)
     if other.has(Fact.DIVISOR):
         return Value(Fact.COEFFICIENT | (one.facts | other.facts) & _ALONG, other.division)
     if other.has(Fact.NORM):
@@ -152,7 +155,9 @@ def _measures(function: str) -> bool:
 
 
 def measured(function: str, parts: Value) -> Value:
-    """What a function that is called like a norm returns."""
+    """What a function that is called like a norm returns; a clip returns the norm before it."""
+    if function.startswith("clip_grad_norm"):
+        return Value(Fact.NORM | Fact.GRADIENTS)
     if not _measures(function):
         return NOTHING
     known = Fact.GRADIENTS if parts.has(Fact.GRADIENT | Fact.GRADIENTS) or by_name(function).facts else 0

@@ -32,7 +32,7 @@ _KINDS = {
     "square": words("square"),
     "root": words("sqrt"),
     "inverse root": words("rsqrt"),
-    "inverse": words("reciprocal"),
+    "inverse": words("reciprocal reciprocal_no_nan"),
     "power": words("pow power"),
     "dot": vocabulary.DOTS | words("l2_loss"),
     "sum": _SUMS,
@@ -44,8 +44,10 @@ _KINDS = {
     "comparison": vocabulary.COMPARES.keys(),
     "store": words("set_value assign copy fill"),
     "same": _SAME,
+    "unit": words("normalize l2_normalize"),
 }
 _KIND = {name: kind for kind, names in reversed(_KINDS.items()) for name in names}
+_FLAT = re.compile(r"(?i)\w*(flat|vector|ravel|concat)\w*")  #: functions that put tensors together, or take them apart
 _TINY = re.compile(r"(?i).*(eps|tiny|delta|smallest)\w*")
 
 
@@ -97,6 +99,8 @@ class Guesses:
         for gradient, scale in ((one, other), (other, one)):
             if gradient.has(Fact.GRADIENT) and scale.has(Fact.COEFFICIENT):
                 self._reached(scale)
+            elif gradient.has(Fact.GRADIENT) and scale.has(Fact.CAPPED):  # of unit length, times the smaller of norm and limit
+                self._reached(scale.with_(Fact.BOUNDED).over(gradient.division))
 
     def _divided(self, one: Value, other: Value, division: Place) -> None:
         if one.has(Fact.GRADIENT) and other.has(Fact.NORM | Fact.DIVISOR):
@@ -194,6 +198,9 @@ class Guesses:
         given = [*node.args, *(one.value for one in node.keywords)]
         if "map" in name and len(node.args) > 1:
             return self._mapped(node.args)
+        if name in vocabulary.REDUCES and len(node.args) > 1 and isinstance(node.args[0], ast.Lambda):
+            items = either(map(self._of, node.args[1:]))
+            self._values.update({one.arg: items for one in node.args[0].args.args[1:]})  # the first one is the sum so far
         sides = [owner, *given] if owner is not None and of_owner.facts else given
         values = [self._of(one) for one in sides]
         if (made := self._known(name, node, sides, values)) is not None:
@@ -207,7 +214,8 @@ class Guesses:
             if made.facts:
                 of_gradients = any(one.has(Fact.GRADIENT) for one in values)
                 return made.with_(Fact.GRADIENTS) if of_gradients and not made.has(Fact.GRADIENT) else made
-        return measured(name, either(values))
+        made = measured(name, either(values))
+        return either(values) if not made.facts and _FLAT.fullmatch(name) else made
 
     def _known(self, name: str, node: ast.Call, sides: Sequence[ast.expr], values: Sequence[Value]) -> Value | None:
         """The value of a call of arithmetic; None for another call."""
@@ -244,6 +252,8 @@ class Guesses:
                 return self._test(sides, values)
             case "same":
                 return either(values)
+            case "unit":
+                return first.over(node)
         return self._written(kind, name, node, values)
 
     def _written(self, kind: str, name: str, node: ast.Call, values: Sequence[Value]) -> Value | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from gradclip.source.byhand.facts import NOTHING, Fact, either, quotient
+from gradclip.source.byhand.facts import NOTHING, Fact, Value, either, power, quotient
 from gradclip.source.byhand.guesses import Guesses, Place
 from gradclip.source.found import Context, Decision, Finding, manual, unchanged
 
@@ -22,14 +22,15 @@ __all__ = ["named"]
 _MAY_BE = [  #: a function without one of these has no such clip
     re.compile(pattern)
     for pattern in (
-        r"(?i)grad|update|gnorm|\bg\b|\bd[A-Z]|\bd[wb]\b",
-        r"(?i)norm|sqrt|\*\* ?\(?(0?\.5|1)|\bl2\b|square|\.max\(|amax",
-        r"/|div|reciprocal|rsqrt",
+        r"(?i)grad|update|gnorm|dparams|dtheta|\bg(s|vs)?\b|\bd[A-Z]|\bd[wb]\b",
+        r"(?i)norm|sqrt|\*\*=? ?\(?(0?\.5|1)|\bl2\b|square|\.max\(|amax",
+        r"/|div|reciprocal|rsqrt|normalize",
         r"min|max|clamp|clip|where|select|cond|switch|\bif\b|while|choose",
     )
 ]
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _NAME = re.compile(r"\w+")
+_DERIVATIVE = re.compile(r"(\w*_)?(backward|bwd|grad|vjp)")  #: a function that a framework calls with gradients
 _UNBOUNDED = "{} scales gradients, and nothing bounds it by its own limit: this is no clip by norm."
 
 
@@ -140,6 +141,8 @@ class _Unit(Guesses):
             self._values.pop(parameter.arg, None)
             if number in given:
                 self._values[parameter.arg] = given[number]
+            elif _DERIVATIVE.fullmatch(node.name) and parameter.arg not in ("self", "ctx", "res"):
+                self._values[parameter.arg] = Value(Fact.GRADIENT)
         self._functions.append(node.name)
         self._block(node.body)
         self._functions.pop()
@@ -155,6 +158,9 @@ class _Unit(Guesses):
         elif isinstance(node.op, (ast.Div, ast.FloorDiv)):
             self._divided(before, made, node)
             made = quotient(before, made, node)
+        elif isinstance(node.op, ast.Pow):
+            self._bind([node.target], power(before, node.value, ast.Name("")), node.value)
+            return
         elif isinstance(node.op, ast.Add):
             made = made.only(Fact.MEASURED | Fact.GRADIENTS)
         else:

@@ -257,15 +257,14 @@ class _Matcher:
         return any(self._conditions.choose(form, clip) or self._conditions.bound(place, clip) for place, form in path.reached)
 
     def _is_compared(self, node: cst.BaseExpression, path: _Path) -> bool:
-        """Whether a choice compares both sides of a quotient of two norms, as adaptive clipping does."""
+        """Whether a choice or an ``if`` compares both sides of a quotient of two norms, as adaptive clipping does."""
         if not isinstance(node, cst.BinaryOperation):
             return False
         sides = [self._names(side) for side in (node.left, node.right)]
+        tests = [test for place, _ in path.reached for test, _ in self._conditions.tests(place)]
         for place, form in path.reached:
-            test = place.args[0].value if form.op == "choice" and isinstance(place, cst.Call) and place.args else None
-            if test is not None and all(self._names(test) & side for side in sides):
-                return True
-        return False
+            tests += [place.args[0].value] if form.op == "choice" and isinstance(place, cst.Call) and place.args else []
+        return any(all(self._names(test) & side for side in sides) for test in tests)
 
     def _names(self, node: cst.BaseExpression) -> set[str]:
         return set(re.findall(r"[^\W\d]\w*", self._source.code(node)))

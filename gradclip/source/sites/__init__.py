@@ -19,6 +19,7 @@ from gradclip.source.byhand import clamps, likely, norms
 from gradclip.source.codes import wanted
 from gradclip.source.found import ApiCall, Context, Decision, manual
 from gradclip.source.gradients import Gradients
+from gradclip.source.hidden import DERIVED
 from gradclip.source.model import Migrated, Options, Site, SourceError
 from gradclip.source.resolve import Resolver
 from gradclip.source.settings import KEYS
@@ -36,7 +37,11 @@ _WORDS = (
     *("clip", "clamp", "_norm", "norm(", "/ norm", "/norm", "/ (norm", "/(norm", "minimum"),
     *(".mul_(", "agc(", "optax", "dpsgd", "differentially_private"),
 )
-_DERIVED = re.compile(r"\bd[WUV]\w* *[*/]=")  #: ``dW *= k``
+#: a norm, or a bound, without one of the words
+_ROOT = re.compile(
+    r"r?sqrt|\*\*=? *\(?(0?\.5|1 ?/ ?2)|abs\(\)\.max\(|max\((\w+\.)*abs\(|amax\(|l2_loss|l2norm|normalize\(|vdot\("
+    r"|max\((\w+\.)*min\(|min\((\w+\.)*max\("
+)
 _BOM = "\ufeff"
 
 
@@ -68,7 +73,7 @@ def read(source: str, options: Options, do: Callable[[Context], Migrated]) -> Mi
         SourceError: if the source is not Python 3.
     """
     lower = source.lower()
-    by_hand = ("sqrt" in lower or "** 0.5" in lower) and ("grad" in lower or _DERIVED.search(source))
+    by_hand = ("grad" in lower or re.search(DERIVED, source)) and _ROOT.search(lower)
     trains = options.lint and ".backward(" in lower  # it may clip in another file
     if not (trains or by_hand or any(word in lower for word in _WORDS)):
         return Migrated(source)
