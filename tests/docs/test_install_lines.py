@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import first_finding
 import pages
 import pytest
 from docs.test_start_page import PAGE, TITLES
@@ -14,6 +15,8 @@ from frameworks.base import Framework
 from installed import Installed
 
 README = (pages.ROOT / "README.md").read_text(encoding="utf-8")
+#: the reader has one
+MODEL = "```python\nimport torch\n\nmodel = torch.nn.Linear(2, 1)\nmodel(torch.ones(1, 2)).sum().backward()\n```\n"
 LINE = re.compile(r"^    pip install .*$", re.MULTILINE)
 Make = Callable[[str], Installed]
 
@@ -44,17 +47,14 @@ def works(environment: Installed, *names: str) -> None:
 
 def test_the_blocks_of_the_readme(backend: Framework, install: Make) -> None:
     environment = install(chosen(backend))
-    (program,) = re.findall(r"^```py\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    (environment.folder / "work").mkdir()
-    (environment.folder / "work" / "train.py").write_text(program, encoding="utf-8")
+    file = first_finding.write(environment.folder).relative_to(environment.folder)
     is_torch = backend.name == "torch"
-    environment.blocks(README.replace("```py\n", "```python\n") if is_torch else README.partition("\n## One line\n")[0])
-    lint = environment.run("-m", "gradclip", "lint", "work")
-    assert lint.stdout.replace("work/", "") == README.partition("$ gradclip lint .\n")[2].partition("```")[0], lint.stderr
+    environment.blocks(MODEL + README if is_torch else README.partition("\n## One line\n")[0])
+    lint = environment.run("-m", "gradclip", "lint", file.parts[0])
+    assert first_finding.of_one_clip(lint.stdout) == first_finding.shown(), lint.stderr
     if is_torch:
-        doctor = environment.run("-m", "gradclip", "doctor", "work/train.py")
-        shown = README.partition("watches its clips:\n\n```text\n")[2].partition("```")[0]
-        assert shown in doctor.stdout.replace("work/", ""), doctor.stdout + doctor.stderr
+        doctor = environment.run("-m", "gradclip", "doctor", str(file))
+        assert "GD108 " in doctor.stdout, doctor.stdout + doctor.stderr
     demo = environment.run("-m", "gradclip", "demo", "--steps", "12")
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert ("NumPy ran alone" in demo.stdout) == (backend.name == "numpy")

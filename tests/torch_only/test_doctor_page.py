@@ -13,7 +13,6 @@ from pathlib import Path
 
 import doctor_codes
 import pages
-import pytest
 
 from gradclip.commands import cli
 
@@ -37,18 +36,6 @@ def test_the_example(tmp_path: Path) -> None:
     text = PAGE.read_text("utf-8")
     assert text.count("GD104 train.py:13") == 1
     assert _TIME.sub(r"0 \1", printed(text, tmp_path)) == _TIME.sub(r"0 \1", text)
-
-
-def test_the_doctor_finds_what_the_readme_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (pages.ROOT / "README.md").read_text("utf-8")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").write_text(text.partition("```py\n")[2].partition("```\n")[0])
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), pytest.warns(UserWarning, match="empty generator"):
-        assert cli.main(["doctor", "train.py"]) == 1
-    assert (
-        text.partition("(docs/doctor.md) runs it, and watches its clips:\n\n```text\n")[2].partition("```")[0] in out.getvalue()
-    )
 
 
 def test_the_table() -> None:

@@ -32,14 +32,12 @@ def test_the_cells_print_what_the_notebook_stores() -> None:
     printed = [run(cell, names) for cell in CELLS]
     assert printed == ["".join(line for output in cell["outputs"] for line in output["text"]) for cell in CELLS]
     assert [bool(text) for text in printed] == [False, True, True, True, True, True]
-    assert names["program"] in README
 
 
 def test_the_readme_shows_the_same() -> None:
     blocks = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     cells = [("".join(cell["source"]) + "\n", "".join(cell["outputs"][0]["text"])) for cell in CELLS[1:]]
     assert blocks[0] in cells
-    assert cells[0][1] in README
 
 
 @pytest.mark.parametrize("installed", [True, False])
