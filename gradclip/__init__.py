@@ -1,4 +1,4 @@
-"""Gradient clipping: one definition of the mathematics, every framework's semantics, on every framework's tensors."""
+"""Find broken gradient clipping, and reproduce any framework's clipping on any framework's tensors."""
 
 from gradclip.core import isolation as isolation  # isort: skip  # first: here the command leaves the current folder
 from importlib import import_module as _import_module

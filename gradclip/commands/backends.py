@@ -25,8 +25,8 @@ from gradclip.dialects import torch as dialect
 __all__ = ["DESCRIPTION", "EPILOG", "add_options", "describe", "main", "survey"]
 
 DESCRIPTION = """\
-List the backends and what each supports. Each framework is tried in a process
-of its own.
+List the backends and what each supports. Each framework is tried in its own
+process.
 """
 EPILOG = "exit status: 0; 1 if an installed framework does not work; 2 for wrong usage"
 

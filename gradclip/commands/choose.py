@@ -14,9 +14,9 @@ from gradclip.steps.advice import Choice, choose
 __all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
 
 DESCRIPTION = """\
-Show what each limit would have done to the norms of a run, and recommend one with the reason. The limit
-should lie just above the typical norm: try the 90th percentile first. Where a limit would clip more than
-half of the steps, lower the learning rate instead.
+Show what each limit would have done to the norms of a run, recommend one, and say why. The limit should
+be just above the typical norm: try the 90th percentile first. If a limit would clip more than half of
+the steps, lower the learning rate instead.
 Source: https://github.com/google-research/tuning_playbook, "Gradient clipping".
 """
 EPILOG = """\

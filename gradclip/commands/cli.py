@@ -23,29 +23,29 @@ __all__ = ["main"]
 
 #: command -> its description and an example. The module of this name has the rest: ``add_options`` and ``main``
 _COMMANDS = {
-    "demo": ("show why to clip, on every installed framework", "gradclip demo"),
-    "backends": ("list the frameworks that gradclip finds", "gradclip backends"),
-    "explain": ("say what a call computes, and its equivalents", 'gradclip explain "tf.clip_by_norm(g, 5.0)"'),
-    "choose": ("choose a limit from the norms of a run", "gradclip choose norms.jsonl"),
-    "lint": ("find mistakes in code that clips", "gradclip lint src"),
-    "doctor": ("find mistakes in a training, while it runs", "gradclip doctor train.py --steps 20"),
-    "migrate": ("rewrite clipping calls", "gradclip migrate src"),
-    "conformance": ("test a clip against its specification", "gradclip conformance train.py:my_clip"),
+    "demo": ("show what clipping is for, on every installed framework", "gradclip demo"),
+    "backends": ("list the installed frameworks and what works on each", "gradclip backends"),
+    "explain": ("explain what a call computes, and list its equivalents", 'gradclip explain "tf.clip_by_norm(g, 5.0)"'),
+    "choose": ("pick a limit from the norms of a run", "gradclip choose norms.jsonl"),
+    "lint": ("find broken clipping in source code", "gradclip lint src"),
+    "doctor": ("find broken clipping in a training run", "gradclip doctor train.py --steps 20"),
+    "migrate": ("rewrite clipping calls to use gradclip", "gradclip migrate src"),
+    "conformance": ("test your clip against its specification", "gradclip conformance train.py:my_clip"),
 }
-_DESCRIPTION = "Gradient clipping: every framework's semantics, on every framework's tensors."
+_DESCRIPTION = "Find broken gradient clipping, and reproduce any framework's clipping on any framework's tensors."
 _EPILOG = """\
 gradclip COMMAND --help shows the options of a command.
 
 exit status:
-  0    all is well
+  0    everything is fine
   1    something failed, or lint or migrate found something
   2    wrong usage, or a file that cannot be read
   130  interrupted (143 by SIGTERM)
 
-Only demo, backends, doctor and conformance run code: lint, migrate, choose and explain run nothing that they read.
-To start them as a module, write python -P -m gradclip: without -P, Python imports from the current folder.
+Only demo, backends, doctor and conformance run code: lint, migrate, choose and explain never run what they read.
+To run gradclip as a module, use python -P -m gradclip: without -P, Python imports from the current folder.
 
-NO_COLOR=1 turns colours off. Colours and moving bars are for terminals only.
+NO_COLOR=1 turns colours off. Colours and progress bars appear in terminals only.
 """
 
 

@@ -19,8 +19,8 @@ __all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
 
 DESCRIPTION = """\
 Test whether a clip does what its name says. The conformance suite runs on gradclip's backends, on the
-frameworks' own functions (the natives), or on a clip of your own. Each target runs in its own process.
-A target of yours is code, and this command runs it, with all that its file imports.
+frameworks' own functions (the natives), or on your own clip. Each target runs in its own process.
+Your target is code: this command runs it, and everything its file imports.
 """
 EPILOG = """\
 a target is:
@@ -72,7 +72,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--seconds", "--timeout", type=_seconds, metavar="N", help=text)
     add("--json", metavar="FILE", help="write the report as JSON; - for standard output, instead of the text")
     add("--html", metavar="FILE", help="write the report as one HTML page")
-    add("--all", action="store_true", help="show every operation and each kind of failure, also if it is more than one screen")
+    add("--all", action="store_true", help="show every operation and kind of failure, even if they fill more than one screen")
     add("--verbose", action="store_true", help="show every case that fails, and the unclaimed ones")
     text = "run a clip of torch on this many ranks, each a process on gloo: clip(parameters, max_norm), with DTensors"
     add("--ranks", type=int, choices=(2, 4, 8), metavar="N", help=f"{text}; N is 2, 4 or 8")

@@ -12,8 +12,8 @@ from gradclip.core.errors import shown
 __all__ = ["main"]
 
 DESCRIPTION = """\
-Show a training that explodes without a clip. Then train a small classifier of
-digits with every installed framework, under three dialects, and check that
+Show a training run that explodes without clipping. Then train a small digit
+classifier with every installed framework, under three dialects, and check that
 all frameworks clip to the same numbers.
 """
 EPILOG = "exit status: 0 if all agree; 1 if not; 2 for wrong usage"

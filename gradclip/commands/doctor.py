@@ -16,9 +16,9 @@ __all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
 
 STEPS = 20
 DESCRIPTION = """\
-Run a training script for a few optimizer steps, watch what happens to its gradients, and say what is wrong
-with its clipping. The script runs in this process, as python would run it, with the frameworks' public
-functions watched; its numbers stay the same. This command runs code: the script, and all that it imports.
+Run a training script for a few optimizer steps, watch its gradients, and report what is wrong with its
+clipping. The script runs in this process, just as python would run it, and its numbers do not change.
+This command runs code: the script and everything it imports.
 """
 EPILOG = """\
 what comes after -- is for the script.
@@ -42,8 +42,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("script", metavar="SCRIPT", nargs="?", help="the training script")
     add("-m", metavar="MODULE", dest="module", help="run a module instead, as python -m does")
-    add("--steps", type=_steps, default=STEPS, metavar="N", help="the steps to watch (default: %(default)s)")
-    add("--compiled", action="store_true", help="leave compiled code compiled; otherwise it runs eagerly, to be watched")
+    add("--steps", type=_steps, default=STEPS, metavar="N", help="how many steps to watch (default: %(default)s)")
+    add("--compiled", action="store_true", help="keep compiled code compiled; by default it runs eagerly, to be watched")
     add("--json", action="store_true", help="print one JSON document; the script's own output goes to standard error")
     add("--plot", metavar="FILE", help="also draw the norms, as the monitor does; needs gradclip[monitor]")
     parse = command.parse_known_args

@@ -13,9 +13,9 @@ __all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
 _TO = ("gradclip", "torch", "tensorflow", "keras", "paddle", "jax")
 _NARROWEST, _WIDEST = 72, 110
 DESCRIPTION = """\
-Explain one call that clips gradients: what it computes, over which gradients, what it returns, what
-it does at the edges, and its equivalents in every framework. Given two calls, show on numbers how they
-differ.
+Explain a call that clips gradients: what it computes, over which gradients, what it returns, how it
+handles edge cases, and what its equivalents are in every framework. Given two calls, show with numbers
+how they differ.
 """
 EPILOG = """\
 a call is code, the name of a framework's function, the name of a dialect, or a code that gradclip migrate,

@@ -16,9 +16,9 @@ from gradclip.commands.migrate import MOST_JOBS, MigrateError, jobs
 __all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
 
 DESCRIPTION = """\
-Find mistakes in Python files and notebooks that clip gradients with any framework's functions: a clip
-before backward() or after step(), a clip of gradients that are still scaled, a clip of an iterator that
-is used up. `gradclip explain GM107` prints the page of a rule, with a wrong and a right program.
+Find broken gradient clipping in Python files and notebooks, whichever framework's functions they use: clipping
+before backward() or after step(), clipping gradients that are still scaled, clipping an exhausted iterator.
+`gradclip explain GM107` prints a rule's page, with a wrong and a right program.
 """
 EPILOG = """\
 exit status:
@@ -46,7 +46,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("paths", metavar="PATH", nargs="*", default=["."], help="a file or a folder (default: this folder)")
     command.add_argument("--select", metavar="CODES", help="check only these rules: GM101,GM107, or a prefix: GM10")
     command.add_argument("--ignore", metavar="CODES", help="do not check these rules")
-    command.add_argument("--exclude", metavar="GLOB", action="append", help="leave out files that match, as in a .gitignore")
+    command.add_argument("--exclude", metavar="GLOB", action="append", help="skip files that match, as in a .gitignore")
     command.add_argument(
         "--format", choices=("text", "json", "sarif", "github"), default="text", help="the format of the output (default: text)"
     )

@@ -23,9 +23,9 @@ _STDIN = "<stdin>"
 MOST_JOBS = 256  #: a typing error starts no thousands of processes
 
 DESCRIPTION = """\
-Find every gradient-clipping call in Python files and notebooks, show how gradclip would rewrite it,
-and say what is left to do by hand. Without --write nothing is written. Without --allow-semantic-change
-a rewrite never changes what training does.
+Find every gradient-clipping call in Python files and notebooks, show how gradclip would rewrite it, and list
+what is left to do by hand. Nothing is written without --write. A rewrite never changes what training does,
+unless you pass --allow-semantic-change.
 """
 EPILOG = """\
 exit status:
@@ -70,14 +70,14 @@ def _add_what(group: argparse._ArgumentGroup) -> None:
         help="leave these codes alone; for a trap (GM1...): rewrite the call anyway",
     )
     group.add_argument(
-        "--exclude", metavar="GLOB", action="append", default=[], help="leave out files that match, as in a .gitignore"
+        "--exclude", metavar="GLOB", action="append", default=[], help="skip files that match, as in a .gitignore"
     )
     group.add_argument(
         "--strict", action="store_true", help="with --to: leave calls that have no equivalent in that framework, and name them"
     )
     group.add_argument("--norms", action="store_true", help="also rewrite calls that only measure a norm")
     group.add_argument(
-        "--allow-semantic-change", action="store_true", help="also rewrite where it changes training; a comment says how"
+        "--allow-semantic-change", action="store_true", help="also rewrite a call if that changes training; a comment says how"
     )
 
 
@@ -85,7 +85,7 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
     mode = group.add_mutually_exclusive_group()
     mode.add_argument("--write", action="store_true", help="change the files")
     mode.add_argument("--check", action="store_true", help="name the calls that would change, without a diff")
-    group.add_argument("--annotate", action="store_true", help="write a comment where there is something to do by hand")
+    group.add_argument("--annotate", action="store_true", help="add a comment wherever something is left to do by hand")
     group.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     group.add_argument("--verbose", action="store_true", help="also name the calls that stay, and why")
     group.add_argument("-j", dest="jobs", metavar="N", type=jobs, default=None, help="processes (default: one for each core)")

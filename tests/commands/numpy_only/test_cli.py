@@ -91,12 +91,12 @@ def test_a_shell_completes_a_line(line: str, words: list[str], tmp_path: Path) -
 def test_without_arguments_it_shows_what_it_can_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 0
     overview = capsys.readouterr().out
-    assert "  lint         find mistakes in code that clips\n               gradclip lint src\n" in overview
+    assert "  lint         find broken clipping in source code\n               gradclip lint src\n" in overview
     with pytest.raises(SystemExit) as ended:
         cli.main(["--help"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == overview
-    assert "\nexit status:\n  0    all is well\n" in overview
+    assert "\nexit status:\n  0    everything is fine\n" in overview
 
 
 @pytest.mark.parametrize("command", cli._COMMANDS)
