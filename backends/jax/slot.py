@@ -153,7 +153,7 @@ def _advanced(step: Step, updates: Any, state: Any, params: Any) -> tuple[Any, d
     """The result of one update, and the next state of the step."""
     if not isinstance(state, ClippedState):
         hint = "optimizer.init(params) makes one; a checkpoint with another rule, or without a clip, has another."
-        raise ArgumentTypeError("This is no state of this clip.", f"state={shown(state)}", hint)
+        raise ArgumentTypeError("This is not a state of this clip.", f"state={shown(state)}", hint)
     return step.update(_arrays(updates), state.clip, _params(step, params))
 
 

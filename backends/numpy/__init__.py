@@ -153,7 +153,7 @@ def _check_kind(x: Any) -> None:
     kind: Any = type(x)
     if kind is np.ndarray or not isinstance(x, np.ndarray) or _is_usual(kind):
         return
-    what = "An array whose products, sums or elements are not those of NumPy's arrays is no gradient and no limit."
+    what = "An array whose products, sums or elements are not those of NumPy's arrays is neither a gradient nor a limit."
     hint = "np.asarray(x) is the plain array" + ("; x.filled(0) has zeros where x is masked." if hasattr(x, "mask") else ".")
     raise DTypeError(what, f"{kind.__module__}.{kind.__qualname__} of shape {x.shape}", hint)
 

@@ -109,7 +109,7 @@ class PaddleBackend(Backend):
             raise NotWritableError("A value of a static program cannot be written in place.", f"{x.dtype} {x.shape}", hint)
         if x.persistable and x.stop_gradient:
             hint = "pass the parameters, or their gradients."
-            raise NotWritableError("A buffer or an optimizer's state is no gradient.", f"persistable, {x.name}", hint)
+            raise NotWritableError("A buffer or an optimizer's state is not a gradient.", f"persistable, {x.name}", hint)
         if x.is_leaf and not x.stop_gradient and x.grad_fn is not None:
             what = "This leaf requires a gradient and has none: it is a weight, or a gradient that an operation has used."
             hint = "call backward() first; a gradient is passed as x.detach(), which shares its memory."

@@ -83,9 +83,8 @@ class TensorFlowBackend(Backend):
     def refused(self, x: object) -> TensorTypeError | None:
         for kind, hint in _NO_TENSORS.items():
             if isinstance(x, kind):
-                return TensorTypeError(
-                    f"A {_NAMES.get(kind, f'tf.{kind.__name__}')} is no dense tensor, and no gradient.", _described(x), hint
-                )
+                name = _NAMES.get(kind, f"tf.{kind.__name__}")
+                return TensorTypeError(f"A {name} is neither a dense tensor nor a gradient.", _described(x), hint)
         return None
 
     def reads_free(self, tensors: Sequence[Tensor]) -> bool:

@@ -29,7 +29,7 @@ class TensorFlowDistributed(Distributed):
         context = tf.distribute.get_replica_context()
         if context is None or context.num_replicas_in_sync < 2 or all(map(_may_be_summed, tensors)):
             return None
-        what = "The gradients of one replica are clipped before they are summed over all: that is no clip of their sum."
+        what = "The gradients of one replica are clipped before they are summed over all: that does not clip their sum."
         received = f"gradients that no visible operation has summed; replicas: {context.num_replicas_in_sync}"
         hint = "sum first, with tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, grads) or "
         hint += "merge_call, or return them from strategy.run; then clip. If they are summed, or should be clipped separately: "

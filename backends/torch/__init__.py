@@ -101,7 +101,7 @@ class TorchBackend(Backend):
     def check(self, tensors: Sequence[Tensor]) -> None:
         for x in tensors:
             if isinstance(x, torch.masked.MaskedTensor):
-                what, hint = "A masked tensor is no gradient: some elements have no value.", "pass x.to_tensor(0.0)."
+                what, hint = "A masked tensor is not a gradient: some elements have no value.", "pass x.to_tensor(0.0)."
                 raise DTypeError(what, "a MaskedTensor", hint)
             if x.is_nested:
                 raise _nested(x)

@@ -193,7 +193,7 @@ def _by_tag(files: Sequence[Path], say: Callable[[str], object]) -> dict[str, li
                 for tag, step, scalar in _scalars(record):
                     found.setdefault(tag, []).append((step, scalar))
             except (AttributeError, LookupError, TypeError, ValueError, struct.error):
-                raise LogError("This is no file of TensorBoard's events, or it is damaged.", shown(str(file))) from None
+                raise LogError("This is not a TensorBoard event file, or it is damaged.", shown(str(file))) from None
     return {tag: sorted(values, key=lambda pair: pair[0]) for tag, values in found.items()}
 
 

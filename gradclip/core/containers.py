@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gradclip.core.errors import TensorTypeError
+from gradclip.core.errors import TensorTypeError, with_article
 
 __all__ = ["DEEPEST", "Containers", "children", "nested_too_deep", "plain_key", "wanted"]
 
@@ -131,7 +131,9 @@ def children(x: Any) -> Iterable[Any] | None:
 def nested_too_deep(tree: object) -> TensorTypeError:
     """The error for a container in itself, or in too many others."""
     what = f"A container contains itself, or containers in more than {DEEPEST} levels."
-    return TensorTypeError(what, f"a {type(tree).__name__}", "pass the gradients in a list, or in a dict by their names.")
+    return TensorTypeError(
+        what, with_article(type(tree).__name__), "pass the gradients in a list, or in a dict by their names."
+    )
 
 
 def plain_key(key: Any) -> Any:

@@ -26,6 +26,7 @@ __all__ = [
     "more",
     "page",
     "shown",
+    "with_article",
 ]
 
 
@@ -89,6 +90,15 @@ def _titled(name: str) -> str:
     return f'{text}, "{part.replace("-", " ")}"' if part else text
 
 
+def with_article(name: str) -> str:
+    """The name of a type in a sentence.
+
+    >>> with_article("list"), with_article("OrderedDict")
+    ('a list', 'an OrderedDict')
+    """
+    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+
+
 def shown(value: object) -> str:
     """A value as a message shows it: short, and without reading a tensor.
 
@@ -101,7 +111,7 @@ def shown(value: object) -> str:
     if isinstance(value, (list, tuple, dict, set)):
         parts = (*value, *value.values()) if isinstance(value, dict) else value
         text = _repr(value) if len(value) <= _FEW and all(isinstance(x, _SIMPLE) for x in parts) else ""
-        return text if 0 < len(text) <= _LONG else f"a {kind.__name__} of {len(value)}"
+        return text if 0 < len(text) <= _LONG else f"{with_article(kind.__name__)} of {len(value)}"
     if isinstance(value, _SIMPLE):
         text = _repr(value) or "a number of more digits than Python prints"
         return text if len(text) <= _LONG else f"{text[:_LONG]}..."

@@ -245,7 +245,7 @@ def _not_a_gradient(x: object, backend: Backend | None, tree: Any) -> TensorType
             "convert them, or clip each framework's tensors separately.",
         )
     if isinstance(x, Mapping) and backend is not None:
-        return TensorTypeError(f"To {backend.name} this is no container.", kind, "pass a dict of it.")
+        return TensorTypeError(f"{backend.name} does not take this as a container.", kind, "pass a dict of it.")
     error = refusal(x) or advice(x, tree)
     if error is not None:
         return error

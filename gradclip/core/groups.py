@@ -120,7 +120,7 @@ def _check_selection(name: str, given: Any, depth: int = 0) -> None:
             raise ArgumentTypeError(what, f"{name}={shown(given)}", "one list of patterns is enough.")
         for part in given:
             if part is None:
-                raise ArgumentTypeError("None is no part of a selection.", f"{name}={shown(given)}", "leave it out.")
+                raise ArgumentTypeError("None cannot be part of a selection.", f"{name}={shown(given)}", "leave it out.")
             _check_selection(name, part, depth + 1)
     elif given is not None and not _is_selection(given):
         hint = "a pattern for names, an re.compile(...), a function of name and tensor, a parameter, or a list of these."

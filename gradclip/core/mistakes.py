@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from gradclip.core.backend import Backend
-from gradclip.core.errors import ArgumentError, ArgumentTypeError, NotWritableError, TensorTypeError, shown
+from gradclip.core.errors import ArgumentError, ArgumentTypeError, NotWritableError, TensorTypeError, shown, with_article
 from gradclip.core.rule import Rule
 
 __all__ = [
@@ -101,13 +101,13 @@ def _of_container(tree: object) -> TensorTypeError | None:
     if {"init", "update"} <= set(getattr(tree, "_fields", ())):
         hint = "clip the gradients first, and give them to optimizer.update; or put gradclip's rule into optax.chain: "
         hint += "gradclip.backends.jax.gradient_transformation(rule)."
-        return TensorTypeError("An optimizer is no gradient.", f"optax's {type(tree).__name__}", hint)
+        return TensorTypeError("An optimizer is not a gradient.", f"optax's {type(tree).__name__}", hint)
     first = tree[0] if isinstance(tree, list) and tree else tree
     if not isinstance(first, Mapping):
         return None
     if {"state", "param_groups"} <= first.keys():
         hint = "pass model.parameters()."
-        return TensorTypeError("The state of an optimizer is no gradient.", "a state_dict with param_groups", hint)
+        return TensorTypeError("The state of an optimizer is not a gradient.", "a state_dict with param_groups", hint)
     if "params" in first and len(first) > 1:
         what = "The param_groups of an optimizer hold its settings beside the parameters."
         alone = 'group["params"]' if first is tree else '[p for group in optimizer.param_groups for p in group["params"]]'
@@ -121,17 +121,17 @@ def _of_gradclip(x: object) -> TensorTypeError | None:
         return TensorTypeError("A result is not a gradient: it has them.", "a gradclip.ClipResult", "pass result.grads.")
     if isinstance(x, Rule) or kind.__module__ == "gradclip.core.groups":
         received = f"rule={x}" if isinstance(x, Rule) else "a gradclip.Group"
-        return TensorTypeError("A rule is no gradient.", received, "the gradients come first: gradclip.clip(grads, rule).")
+        return TensorTypeError("A rule is not a gradient.", received, "the gradients come first: gradclip.clip(grads, rule).")
     return None
 
 
 def _of_value(x: object) -> TensorTypeError | None:
     if isinstance(x, (str, bytes)):
         hint = "pass the tensors without their names, or as a dict: dict(model.named_parameters())."
-        return TensorTypeError("A name is no tensor.", shown(x), hint)
+        return TensorTypeError("A name is not a tensor.", shown(x), hint)
     if isinstance(x, (bool, int, float, complex)):
         hint = f"pass tensors; a limit comes second: gradclip.clip(grads, rule). {_GRADIENTS}"
-        return TensorTypeError("A number is no gradient.", shown(x), hint)
+        return TensorTypeError("A number is not a gradient.", shown(x), hint)
     return None
 
 
@@ -141,19 +141,19 @@ def _of_optimizer(x: object) -> TensorTypeError | None:
     name = f"{kind.__module__}.{kind.__qualname__}"
     if hasattr(kind, "step") and isinstance(getattr(x, "param_groups", None), list):
         hint = 'pass its parameters: [p for group in optimizer.param_groups for p in group["params"]].'
-        return TensorTypeError("An optimizer is no gradient.", name, hint)
+        return TensorTypeError("An optimizer is not a gradient.", name, hint)
     if hasattr(kind, "apply_gradients"):
         hint = "pass the parameters: model.parameters()." if hasattr(kind, "step") else _KERAS_HINT  # Paddle's has both
-        return TensorTypeError("An optimizer is no gradient.", name, hint)
+        return TensorTypeError("An optimizer is not a gradient.", name, hint)
     if kind.__name__ == "GradientTape":
-        return TensorTypeError("A tape is no gradient.", name, "call tape.gradient(loss, variables).")
+        return TensorTypeError("A tape is not a gradient.", name, "call tape.gradient(loss, variables).")
     return None
 
 
 def _functions_of(x: object) -> TensorTypeError:
     """The error for a model without parameters of its own, as in haiku and flax.linen."""
     hint = "params = model.init(...) makes its parameters, and jax.grad(loss)(params) their gradients: pass these."
-    return TensorTypeError("A model is no gradient.", f"an object of type {type(x).__module__}.{type(x).__qualname__}", hint)
+    return TensorTypeError("A model is not a gradient.", f"an object of type {type(x).__module__}.{type(x).__qualname__}", hint)
 
 
 def _of_model(x: object) -> TensorTypeError | None:
@@ -163,13 +163,13 @@ def _of_model(x: object) -> TensorTypeError | None:
         return _functions_of(x)
     if isinstance(x, type):
         hint = "make one, and pass its gradients." if hasattr(x, "parameters") else f"pass gradients: {_GRADIENTS}"
-        return TensorTypeError("A class is no gradient.", f"the class {x.__qualname__}", hint)
+        return TensorTypeError("A class is not a gradient.", f"the class {x.__qualname__}", hint)
     is_keras = any(base.__module__.partition(".")[0] == "keras" for base in kind.__mro__)  # on PyTorch it is a module too
     if callable(getattr(x, "parameters", None)) and not (is_keras and hasattr(kind, "trainable_variables")):
         what = f"A {name} is neither a tensor nor a container of tensors."
         return TensorTypeError(what, name, "pass its parameters: model.parameters().")
     if hasattr(kind, "trainable_variables"):
-        what = "A Keras model or layer is no gradient." if is_keras else "A module of variables is no gradient."
+        what = "A Keras model or layer is not a gradient." if is_keras else "A module of variables is not a gradient."
         return TensorTypeError(what, name, _KERAS_HINT)
     return None
 
@@ -182,10 +182,10 @@ def _of_function(x: object) -> TensorTypeError | None:
         of = type(owner).__name__
         call = _CALLS.get(name, "{}." + name + "()").format("model" if is_model else of.lower())
         hint = f"call it: {call}." if name in _CALLS else f"if it returns gradients, call it: {call}."
-        return TensorTypeError("A method is no gradient: it was not called.", f"the method {of}.{name}", hint)
+        return TensorTypeError("A method is not a gradient: it was not called.", f"the method {of}.{name}", hint)
     if callable(x):
         hint = "call it: jax.grad(loss)(params). equinox.filter(model, equinox.is_inexact_array) keeps the arrays of a model."
-        return TensorTypeError("A function is no gradient.", _function_name(x), hint)
+        return TensorTypeError("A function is not a gradient.", _function_name(x), hint)
     return None
 
 
@@ -208,18 +208,20 @@ def refuse_states(backend: Backend, tree: Any, present: Sequence[Any], params: S
     if type(tree) not in (list, tuple) and isinstance(tree, Mapping):
         if len(tree) and backend.is_tensor(next(iter(tree))):  # torch 2.6 cannot compile next with a default
             hint = "pass model.parameters()."
-            raise NotWritableError("The state of an optimizer is no gradient.", f"a {type(tree).__name__}", hint)
+            raise NotWritableError("The state of an optimizer is not a gradient.", with_article(type(tree).__name__), hint)
         if hasattr(tree, "_metadata"):  # torch's Module.state_dict has it; its tensors share the weights' memory
             hint = "pass model.parameters(), or dict(model.named_parameters())."
-            raise NotWritableError("A state_dict holds weights, not gradients.", f"a {type(tree).__name__}", hint)
+            raise NotWritableError("A state_dict holds weights, not gradients.", with_article(type(tree).__name__), hint)
         if any(x is None for x in params) and any(x is not None for x in params):
             hint = "pass only the parameters, and other gradients in a separate call."
-            raise NotWritableError("Among parameters, any other tensor is a buffer.", f"a {type(tree).__name__} of both", hint)
+            raise NotWritableError(
+                "Among parameters, any other tensor is a buffer.", f"{with_article(type(tree).__name__)} of both", hint
+            )
     if len(present) != 1 or len(params) != 1 or params[0] is not None or backend.shape(present[0]) != ():
         return
     if backend.can_read(present[0]) and getattr(present[0], "is_leaf", True) is False:
         hint = "call loss.backward(), and pass model.parameters()."
-        raise NotWritableError("A loss is no gradient.", "a tensor without axes that operations have made", hint)
+        raise NotWritableError("A loss is not a gradient.", "a tensor without axes that operations have made", hint)
 
 
 # ---- in the place of a rule ----------------------------------------------------------------------------------------------
@@ -266,9 +268,9 @@ def not_an_optimizer(given: object) -> ArgumentTypeError:
         received = f"optimizer={first}" if isinstance(first, Rule) else "optimizer=a gradclip.Group"
         return ArgumentTypeError("The optimizer comes first.", received, "gradclip.clipped(optimizer, rule).")
     if isinstance(given, str):
-        what, hint = "A name is no optimizer.", f"gradclip.clipped(keras.optimizers.get({given!r}), rule)."
+        what, hint = "A name is not an optimizer.", f"gradclip.clipped(keras.optimizers.get({given!r}), rule)."
     elif isinstance(given, type) or (callable(given) and not hasattr(given, "parameters")):
-        what, name = "This is no optimizer: it makes one.", getattr(given, "__name__", type(given).__name__)
+        what, name = "This is not an optimizer: it makes one.", getattr(given, "__name__", type(given).__name__)
         hint = f"call it: gradclip.clipped({name}(...), rule)."
     else:
         what = "An optimizer of PyTorch, Keras, Paddle or optax is needed."

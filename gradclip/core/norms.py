@@ -41,7 +41,7 @@ def check_dtypes(backend: Backend, tensors: Sequence[Tensor], name: str = "") ->
     """
     for dtype in {backend.dtype(x) for x in tensors}:
         if dtype not in WIDE:
-            hint = f"cast it to one of {', '.join((*FLOATS, *COMPLEX))} first, or leave out what is no gradient."
+            hint = f"cast it to one of {', '.join((*FLOATS, *COMPLEX))} first, or leave out what is not a gradient."
             what = "A gradient must be of a floating point or complex dtype."
             raise backend.error(DTypeError(what, f"dtype={dtype}{name}", hint))
 

@@ -23,7 +23,7 @@ _NOT_REAL = ("complex", "bool", "str", "<U", "|S", "time", "object")
 _PLAIN = (float, bool, str, tuple, type(None))  #: the types of a rule's fields that are not tensors
 _NORM_FOLLOWS = "give a number, or use a rule with one norm (torch.clip_grad_norm) or one for each gradient (keras.clipnorm)."
 _MEASURES = "clip by a norm, or measure one first: gradclip.norm(grads, dialects.torch.clip_grad_norm(math.inf))."
-_GRADIENTS_FIRST = "gradients are no limit: they come first in a call that clips, and a dialect's function takes none."
+_GRADIENTS_FIRST = "gradients are not a limit: they come first in a call that clips, and a dialect's function takes none."
 
 
 class Scope(enum.Enum):
@@ -157,7 +157,7 @@ class Rule:
     def init(self) -> Any:
         """Nothing: ``optax.chain(rule)`` asks for it, as if the rule were a transformation."""
         hint = "gradclip.clipped(optax.adam(1e-3), rule); a link is gradclip.backends.jax.gradient_transformation(rule)."
-        raise NoTransformationError("A rule is no transformation of optax.", f"rule={self.name}", hint)
+        raise NoTransformationError("A rule is not an optax transformation.", f"rule={self.name}", hint)
 
     def check_limit(self, value: float) -> None:
         """Refuse a limit that the rule does not allow."""

@@ -33,7 +33,7 @@ class Stored:
         """The error for this entry."""
         received = "an entry that is missing" if self.given is _ABSENT else shown(self.given)
         where = f"{self.path}: {received}" if self.path else received
-        return ArgumentError(f"This is no state of a {self.kind}: {why}.", where, f"{self.maker} makes one.")
+        return ArgumentError(f"This is not the state of a {self.kind}: {why}.", where, f"{self.maker} makes one.")
 
     def __getitem__(self, key: str) -> Stored:
         if not isinstance(self.given, Mapping):

@@ -198,7 +198,7 @@ class Step(Generic[R]):
         if not self._fits(state):
             received = f"entries {', '.join(map(str, state))}" if isinstance(state, Mapping) else shown(state)
             hint = "step.init(grads) makes a state, and step.load_state_dict(saved, grads) makes one of saved numbers."
-            raise ArgumentError("This is no state of this step, or one of other rules.", received, hint)
+            raise ArgumentError("This is not a state of this step, or it is one for other rules.", received, hint)
 
     def _fits(self, state: Any) -> bool:
         """Whether this has the entries of a state of this step."""

@@ -204,7 +204,7 @@ def test_mappings_that_are_no_dicts(backend: Framework) -> None:
     tensors = {"a": backend.make([3.0]), "b": backend.make([4.0])}
     assert gradclip.norm(Named(tensors), RULE) == 5.0
     if backend.name == "jax":  # JAX treats it as a leaf until it is registered as a pytree
-        with pytest.raises(TypeError, match=r"To jax this is no container.\nReceived: collections.UserDict\nHint: pass a dict"):
+        with pytest.raises(TypeError, match=r"jax does not take this as a container.\nReceived: .*UserDict\nHint: pass a dict"):
             gradclip.clip(UserDict(tensors), RULE)
         return
     result = gradclip.clip(UserDict(tensors), RULE)

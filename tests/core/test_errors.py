@@ -148,7 +148,7 @@ def test_what_is_no_tensor(backend: Framework, thing: Any) -> None:
 
 
 def test_a_function_among_the_tensors(backend: Framework) -> None:
-    with pytest.raises(TypeError, match=r"(?s)A function is no gradient.\nReceived: .*\nHint: call it: jax.grad"):
+    with pytest.raises(TypeError, match=r"(?s)A function is not a gradient.\nReceived: .*\nHint: call it: jax.grad"):
         gradclip.clip([backend.make([1.0]), lambda: None], torch.clip_grad_norm(1.0))
 
 
@@ -157,7 +157,7 @@ def test_names_among_the_tensors(backend: Framework) -> None:
     g = backend.make([3.0, 4.0])
     for grads in ([("w", g)], [g, "w"], "w", b"w"):
         with pytest.raises(
-            TypeError, match=r"A name is no tensor.\nReceived: b?'w'\nHint: .*dict\(model.named_parameters\(\)\)"
+            TypeError, match=r"A name is not a tensor.\nReceived: b?'w'\nHint: .*dict\(model.named_parameters\(\)\)"
         ):
             gradclip.clip(grads, torch.clip_grad_norm(1.0))
 

@@ -255,7 +255,7 @@ def test_what_is_no_group() -> None:
     for selection in (3, ["encoder.*", 3]):
         with pytest.raises(TypeError, match=r"scaled must select gradients\.(.|\n)*Hint: a pattern for names, an re\.compile"):
             Group(rule, selection)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="None is no part of a selection"):
+    with pytest.raises(TypeError, match="None cannot be part of a selection"):
         Group(rule, counted=["*", None])
     with pytest.raises(ValueError, match=r"counted= is only for a rule(.|\n)*counted='\*'(.|\n)*leave counted= out"):
         Group(tensorflow.clip_by_norm(1.0), counted="*")

@@ -90,7 +90,7 @@ def test_every_rule_is_suggested_as_it_can_be_called() -> None:
 @pytest.mark.parametrize("number", [3.0, 3, True, 1j])
 def test_numbers_among_the_tensors(backend: Framework, number: Any) -> None:
     for grads in (number, [number], {"w": number}, [backend.make([1.0]), number]):
-        with pytest.raises(TypeError, match=r"A number is no gradient.\nReceived: .*\nHint: pass tensors; a limit comes"):
+        with pytest.raises(TypeError, match=r"A number is not a gradient.\nReceived: .*\nHint: pass tensors; a limit comes"):
             gradclip.clip(grads, torch.clip_grad_norm(1.0))
 
 
@@ -129,14 +129,14 @@ def test_methods_that_were_not_called(backend: Framework) -> None:
             gradclip.clip_grad_norm_(method, 1.0)
         of = type(method.__self__).__name__
         assert str(caught.value) == (
-            f"A method is no gradient: it was not called.\nReceived: the method {of}.{method.__name__}\nHint: {call}"
+            f"A method is not a gradient: it was not called.\nReceived: the method {of}.{method.__name__}\nHint: {call}"
         )
 
 
 def test_rules_and_results_among_the_gradients(backend: Framework) -> None:
     rule, g = torch.clip_grad_norm(1.0), backend.make([3.0, 4.0])
     for wrong in (rule, gradclip.Group(rule), [g, rule]):
-        with pytest.raises(TypeError, match=r"A rule is no gradient.\nReceived: .*\nHint: the gradients come first"):
+        with pytest.raises(TypeError, match=r"A rule is not a gradient.\nReceived: .*\nHint: the gradients come first"):
             gradclip.clip(wrong, rule)
     with pytest.raises(TypeError, match=r"A result is not a gradient: it has them\.(?s:.)*Hint: pass result\.grads\."):
         gradclip.clip(gradclip.clip(g, rule), rule)
@@ -155,14 +155,14 @@ class Transformed(NamedTuple):
 
 
 @pytest.mark.parametrize(("wrong", "text"), [
-    (Made(print, print), "An optimizer is no gradient.\nReceived: optax's Made\nHint: clip the gradients first"),
-    (Transformed(print, print), f"A model is no gradient.\nReceived: an object of type {__name__}.Transformed\nHint: params ="),
-    (SimpleNamespace(init=print, apply=print), "A model is no gradient.\nReceived: an object of type types.SimpleNamespace"),
-    (Owner(), f"An optimizer is no gradient.\nReceived: {__name__}.Owner\nHint: pass its parameters: [p for group in"),
-    (Owner, "A class is no gradient.\nReceived: the class Owner\nHint: make one"),
-    (int, "A class is no gradient.\nReceived: the class int\nHint: pass gradients: loss.backward()"),
+    (Made(print, print), "An optimizer is not a gradient.\nReceived: optax's Made\nHint: clip the gradients first"),
+    (Transformed(print, print), f"A model is not a gradient.\nReceived: an object of type {__name__}.Transformed\n"),
+    (SimpleNamespace(init=print, apply=print), "A model is not a gradient.\nReceived: an object of type types.SimpleNamespace"),
+    (Owner(), f"An optimizer is not a gradient.\nReceived: {__name__}.Owner\nHint: pass its parameters: [p for group in"),
+    (Owner, "A class is not a gradient.\nReceived: the class Owner\nHint: make one"),
+    (int, "A class is not a gradient.\nReceived: the class int\nHint: pass gradients: loss.backward()"),
     ([{"params": [], "lr": 0.5}], "The param_groups of an optimizer hold its settings beside the parameters."),
-    ({"state": {}, "param_groups": [{"lr": 0.5}]}, "The state of an optimizer is no gradient.\nReceived: a state_dict"),
+    ({"state": {}, "param_groups": [{"lr": 0.5}]}, "The state of an optimizer is not a gradient.\nReceived: a state_dict"),
 ])  # fmt: skip
 def test_optimizers_and_models(wrong: Any, text: str) -> None:
     with pytest.raises(TypeError) as caught:
@@ -172,7 +172,7 @@ def test_optimizers_and_models(wrong: Any, text: str) -> None:
 
 @pytest.mark.parametrize(("limit", "said"), [
     (None, "Received: max_norm=None\nHint: for no limit leave the clip out"),
-    ([np.ones(9)] * 3, "Received: max_norm=a list of 3\nHint: gradients are no limit"),
+    ([np.ones(9)] * 3, "Received: max_norm=a list of 3\nHint: gradients are not a limit"),
     (torch.clip_grad_value(2.0), "Received: max_norm=Rule('torch.clip_grad_value'"),
     ("x" * 99, "Received: max_norm='xxxxxxxxx"),
 ])  # fmt: skip

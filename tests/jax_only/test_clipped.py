@@ -204,10 +204,10 @@ def test_what_is_refused() -> None:
     refused(TypeError, "The optimizer comes first", "gradclip.clipped(optimizer, rule)", lambda: clipped(RULE, sgd))
     refused(TypeError, "rule must be a gradclip.Rule", "", lambda: clipped(sgd, optax.clip(1.0)))
     refused(ValueError, "clips already", "clip it once", lambda: clipped(clipped(sgd, RULE), RULE))
-    refused(TypeError, "no state of this clip", "optimizer.init", lambda: clipped(sgd, RULE).update(ones, sgd.init(ones)))
+    refused(TypeError, "not a state of this clip", "optimizer.init", lambda: clipped(sgd, RULE).update(ones, sgd.init(ones)))
     refused(ValueError, "cannot skip the links after it", "gradclip.clipped(optimizer", lambda: gradient_transformation(SKIPS))
     refused(
-        TypeError, "A rule is no transformation", "gradclip.clipped(optax.adam(1e-3), rule)", lambda: optax.chain(RULE, sgd)
+        TypeError, "is not an optax transformation", "gradclip.clipped(optax.adam(1e-3), rule)", lambda: optax.chain(RULE, sgd)
     )
     assert not hasattr(RULE, "init")
 

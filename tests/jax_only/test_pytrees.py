@@ -130,11 +130,11 @@ def test_only_registered_types_are_containers() -> None:
 
 def test_what_is_no_gradient_is_refused() -> None:
     rule = torch.clip_grad_norm(1.0)
-    with pytest.raises(TypeError, match=r"A name is no tensor\.\nReceived: 'dense'"):
+    with pytest.raises(TypeError, match=r"A name is not a tensor\.\nReceived: 'dense'"):
         gradclip.clip({"w": p(), "name": "dense"}, rule)
     with pytest.raises(TypeError, match="Received: tensors of jax and of numpy"):
         gradclip.clip([p(), np.ones(2)], rule)
-    with pytest.raises(AttributeError, match=r"A number is no gradient\.\nReceived: 1\.0"):  # optax raises the same type
+    with pytest.raises(AttributeError, match=r"A number is not a gradient\.\nReceived: 1\.0"):  # optax raises the same type
         gradclip.clip(Pair(1.0, p(), "x"), rule)
     with pytest.raises(TypeError, match=r"dtype=key<fry>"):
         gradclip.clip([p(), jax.random.key(0)], rule)

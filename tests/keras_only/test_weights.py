@@ -34,5 +34,5 @@ def test_a_variable_is_never_written(call: Any) -> None:
 
 def test_a_model_is_no_gradient() -> None:
     model = keras.Sequential([keras.Input([2]), keras.layers.Dense(2)])
-    with pytest.raises(TypeError, match=r"neither a tensor nor a container|A Keras model or layer is no gradient"):
+    with pytest.raises(TypeError, match=r"neither a tensor nor a container|A Keras model or layer is not a gradient"):
         gradclip.clip_(model, GLOBAL)

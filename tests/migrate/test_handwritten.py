@@ -234,7 +234,7 @@ def test_a_condition_on_another_limit_makes_none(name: str) -> None:
     migrated = migrate(source)
     assert migrated.source == source
     assert {site.code for site in migrated.sites} <= {"GM112", "GM113", "GM402"}
-    assert all("this is no clip by norm" in site.reason or "likely" in site.reason for site in migrated.sites)
+    assert all("this is not a clip by norm" in site.reason or "likely" in site.reason for site in migrated.sites)
     assert alarms(source) == []
 
 
@@ -347,4 +347,4 @@ def test_a_rewrite_assumes_that_what_it_gets_is_no_iterator(first: str, assumed:
     source = bounded_by("a number", "5").replace("    norm =", f"    {first}\n    norm =", 1)
     (site,) = migrate(source).sites
     assert site.code == "GM402"
-    assert ("`params` is no iterator" in site.assumption) == assumed
+    assert ("`params` is not an iterator" in site.assumption) == assumed

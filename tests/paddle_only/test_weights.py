@@ -99,9 +99,9 @@ def test_non_leaves_are_gradients() -> None:
 
 
 @pytest.mark.parametrize(("mistake", "text"), [
-    ("state_dict", "Among parameters, any other tensor is a buffer.\nReceived: a OrderedDict of both\nHint: "),
-    ("accumulators", "A buffer or an optimizer's state is no gradient.\nReceived: persistable, "),
-    ("loss", "A loss is no gradient."),
+    ("state_dict", "Among parameters, any other tensor is a buffer.\nReceived: an OrderedDict of both\nHint: "),
+    ("accumulators", "A buffer or an optimizer's state is not a gradient.\nReceived: persistable, "),
+    ("loss", "A loss is not a gradient."),
 ])  # fmt: skip
 def test_what_is_said(mistake: str, text: str) -> None:
     with pytest.raises(TypeError) as raised:

@@ -136,10 +136,10 @@ def test_no_damaged_state_of_a_monitor_is_loaded() -> None:
 def test_the_entry_is_named() -> None:
     state = monitor().state_dict()
     state["sections"][0]["before"]["total"] = math.nan
-    with pytest.raises(ValueError, match="This is no state of a monitor") as caught:
+    with pytest.raises(ValueError, match="This is not the state of a monitor") as caught:
         monitor().load_state_dict(state)
     assert str(caught.value) == (
-        "This is no state of a monitor: this must be a finite number.\n"
+        "This is not the state of a monitor: this must be a finite number.\n"
         "Received: sections[0].before.total: nan\n"
         "Hint: monitor.state_dict() makes one."
     )
@@ -163,7 +163,7 @@ def test_no_damaged_state_is_merged(backend: Framework) -> None:
         swaps = [rest | {path[-1]: wrong} for wrong in ("x", None, backend.make(np.ones(3)))]
         for swapped in [*swaps, rest | {"another": backend.make(0.0)}, parent | {"another": backend.make(0.0)}]:
             state = good | {"sections": [swapped]} if len(path) == 3 else swapped
-            with pytest.raises((ValueError, TypeError), match=r"^(This is no state|A monitor can be merged)"):
+            with pytest.raises((ValueError, TypeError), match=r"^(This is not the state|A monitor can be merged)"):
                 owner.merge(state)
             assert owner.state_dict() == before
     owner.merge(good)

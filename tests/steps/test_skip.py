@@ -94,7 +94,7 @@ def test_the_limit_may_be_a_tensor_or_follow_the_run(backend: Framework) -> None
     found = [skipped(gradclip.clip(made(backend, [x]), rule)) for x in (1.0, 9.0, 1.0, 1.0, 50.0, 1.0)]
     assert found == [False, False, False, False, True, False]
     before = adaptive.state_dict()
-    with pytest.raises(TypeError, match="A name is no tensor"):
+    with pytest.raises(TypeError, match="A name is not a tensor"):
         gradclip.clip(["x"], rule)
     gradclip.norm(made(backend, [1.0]), rule)
     assert adaptive.state_dict() == before

@@ -180,7 +180,7 @@ def test_a_state_of_other_rules_is_one_error() -> None:
     wrong += [{**state, name: None} for name in state] + [{**state, "limits": [None, None]}]
     for given in wrong:
         for call in (lambda given=given: step.update(grads, given), lambda given=given: step.state_dict(given)):
-            with pytest.raises(ValueError, match=r"(?s)no state of this step.*\nReceived: .*\nHint: step\.init"):
+            with pytest.raises(ValueError, match=r"(?s)not a state of this step.*\nReceived: .*\nHint: step\.init"):
                 call()
     step.update(grads, {**state, "more": 1})
 

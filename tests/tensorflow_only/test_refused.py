@@ -51,7 +51,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 def test_what_holds_tensors_is_refused_with_its_reason(name: str, call: Callable[[Any], Any], wrap: Any) -> None:
     make, hint = NO_TENSORS[name]
     with pytest.raises(
-        TypeError, match=rf"(?s)^A tf\.{name} is no dense tensor, and no gradient\.\nReceived: .*\nHint: .*{hint}"
+        TypeError, match=rf"(?s)^A tf\.{name} is neither a dense tensor nor a gradient\.\nReceived: .*\nHint: .*{hint}"
     ):
         wrap(lambda: call(make()))()
 

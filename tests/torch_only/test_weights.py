@@ -124,9 +124,9 @@ def test_a_compiled_step_with_a_leaf() -> None:
 
 
 @pytest.mark.parametrize(("mistake", "text"), [
-    ("state_dict", "A state_dict holds weights, not gradients.\nReceived: a OrderedDict\nHint: pass model."),
-    ("optimizer.state", "The state of an optimizer is no gradient.\nReceived: a defaultdict\nHint: pass model.parameters()."),
-    ("loss", "A loss is no gradient.\nReceived: a tensor without axes that operations have made"),
+    ("state_dict", "A state_dict holds weights, not gradients.\nReceived: an OrderedDict\nHint: pass model."),
+    ("optimizer.state", "The state of an optimizer is not a gradient.\nReceived: a defaultdict\nHint: pass model."),
+    ("loss", "A loss is not a gradient.\nReceived: a tensor without axes that operations have made"),
 ])  # fmt: skip
 def test_what_is_said(mistake: str, text: str) -> None:
     with pytest.raises(TypeError) as raised:

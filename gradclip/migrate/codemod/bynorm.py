@@ -128,7 +128,7 @@ def _read_twice(one: Exactly, context: Context) -> str:
     listed = any(not isinstance(value, cst.List) and not _is_unknown(value) for value in values)
     if one.keeps or not isinstance(one.site, (cst.For, cst.If)) or not unknown or listed:
         return ""
-    return f"`{one.tensors}` is no iterator: by hand, the norm would use it up, and nothing would be clipped"
+    return f"`{one.tensors}` is not an iterator: by hand, the norm would use it up, and nothing would be clipped"
 
 
 def _dtypes(one: Exactly, source: Source) -> str:

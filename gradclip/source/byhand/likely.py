@@ -31,7 +31,7 @@ _MAY_BE = [  #: a function without one of these has no such clip
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _NAME = re.compile(r"\w+")
 _DERIVATIVE = re.compile(r"(\w*_)?(backward|bwd|grad|vjp)")  #: a function that a framework calls with gradients
-_UNBOUNDED = "{} scales gradients, and nothing bounds it by its own limit: this is no clip by norm."
+_UNBOUNDED = "{} scales gradients, and nothing bounds it by its own limit: this is not a clip by norm."
 
 
 def named(context: Context, known: Sequence[Decision]) -> list[Decision]:

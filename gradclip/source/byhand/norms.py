@@ -217,7 +217,9 @@ class _Matcher:
         """A norm is compared with one limit and scaled to another; some mean it, so the linter calls it no mistake."""
         if self._context.options.lint:
             return None
-        reason = f"{self._source.shown(node)} scales to another norm than its condition compares with: this is no clip by norm."
+        reason = (
+            f"{self._source.shown(node)} scales to a norm that its condition does not compare with: this is not a clip by norm."
+        )
         return manual(node, Finding("GM113", reason, "If you mean a clip, use one limit in both, or gradclip's clip."))
 
     def _mistake(self, places: Sequence[cst.CSTNode]) -> Finding | None:

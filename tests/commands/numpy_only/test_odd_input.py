@@ -120,18 +120,18 @@ LOGS: dict[str, tuple[str | bytes, str]] = {
     "long keys": (json.dumps({"norm" + "a" * 100_000: 1, "norm2": 2}), "The log has several norms."),
     "an optimizer": (json.dumps({"state": {"0": {"step": 1}}, "param_groups": [{"lr": 1}]}), "The log has no norms."),
     "another version": (json.dumps({"version": 2, "sections": []}), "is of another version"),
-    "no version": (json.dumps({"version": None, "sections": []}), "This is no state of a monitor: "),
+    "no version": (json.dumps({"version": None, "sections": []}), "This is not the state of a monitor: "),
     "other sections": (
         json.dumps({"version": 1, "every": 1, "is_list": False, "sections": [1]}),
-        "This is no state of a monitor: ",
+        "This is not the state of a monitor: ",
     ),
     "text for sections": (
         json.dumps({"version": 1, "every": 1, "is_list": False, "sections": "abc"}),
-        "This is no state of a monitor: ",
+        "This is not the state of a monitor: ",
     ),
     "a section of another kind": (
         json.dumps({"version": 1, "every": 1, "is_list": False, "sections": [{"exp_avg": [1.0]}]}),
-        "This is no state of a monitor: ",
+        "This is not the state of a monitor: ",
     ),
 }
 
@@ -146,9 +146,9 @@ def test_odd_logs(name: str, here: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("event", "said"),
     [
-        (b"\x2a\x02\x08\x01\x2a\x80", "no file of TensorBoard's events, or it is damaged"),
-        (b"\x28\x01", "no file of TensorBoard's events, or it is damaged"),
-        (b"\x2a\x07\x0a\x05\x15\x00\x00\x80\x3f", "no file of TensorBoard's events, or it is damaged"),  # no tag
+        (b"\x2a\x02\x08\x01\x2a\x80", "not a TensorBoard event file, or it is damaged"),
+        (b"\x28\x01", "not a TensorBoard event file, or it is damaged"),
+        (b"\x2a\x07\x0a\x05\x15\x00\x00\x80\x3f", "not a TensorBoard event file, or it is damaged"),  # no tag
     ],
 )
 def test_odd_events(event: bytes, said: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
