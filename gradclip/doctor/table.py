@@ -78,11 +78,11 @@ _KINDS = (
         "GD103",
         "Other parameters stepped than clipped",
         "The clip and the optimizer have different parameters.",
-        "Clip the optimizer's own parameters: all of them, and no others.",
+        "Clip exactly the parameters that the optimizer has.",
         "",
         {
-            "tensorflow": "Clip the gradients of the variables that `apply_gradients` gets: all of them, and no others.",
-            "keras": "Clip the gradients of the variables that the optimizer gets: all of them, and no others.",
+            "tensorflow": "Clip the gradients of exactly the variables that `apply_gradients` gets.",
+            "keras": "Clip the gradients of exactly the variables that the optimizer gets.",
             "jax": "Put the clip before `optax.partition` or `optax.masked`, where it has all gradients.",
         },
         spoils_norms=True,
@@ -162,7 +162,7 @@ _KINDS = (
     Kind(
         "GD110",
         "A clip after the optimizer",
-        "It clips the optimizer's update, not the gradients: these went into its moments as they were.",
+        "It clips the optimizer's update, not the gradients: those went into its moments unclipped.",
         "Put the clip before the optimizer in the chain.",
         "GM108",
         spoils_norms=True,
@@ -170,7 +170,7 @@ _KINDS = (
     Kind(
         "GD111",
         "Gradients that are never zeroed",
-        "A backward pass adds to the gradients that are there: each step takes the gradients of all steps before, too.",
+        "A backward pass adds to the gradients already there, so each step also takes those of all earlier steps.",
         "Remove the gradients once for each step, before its first backward pass.",
         "",
         {
@@ -200,7 +200,7 @@ _KINDS = (
     Kind(
         "GD113",
         "Gradients that stay NaN",
-        "The step was skipped for a gradient that was not finite, and it stayed: each later pass adds to a NaN.",
+        "The step was skipped because a gradient was not finite, and that gradient stayed: every later pass adds to a NaN.",
         "Remove the gradients before each backward pass, also where the step was skipped.",
         "",
         {
@@ -219,7 +219,7 @@ _KINDS = (
         "GD201",
         "A norm that is not finite",
         "A gradient has an infinity or a NaN, and the step took it.",
-        "Look for its cause in the forward pass. No limit helps.",
+        "Look for the cause in the forward pass: no limit helps.",
         "",
         {
             "torch": "Look for its cause in the forward pass; error_if_nonfinite=True stops at the first one. No limit helps.",
@@ -297,7 +297,7 @@ _KINDS = (
     Kind(
         "GD304",
         "A limit that is no limit",
-        "A limit of 0 makes every gradient 0, a negative one turns them round, None and NaN are no numbers.",
+        "A limit of 0 makes every gradient 0, a negative one flips their signs, and None and NaN are not numbers.",
         "Use a positive limit; infinity only measures. Leave the clip out where it is switched off.",
     ),
 )
