@@ -6,10 +6,11 @@ import csv
 import io
 import json
 import math
+import os
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gradclip.core.errors import ArgumentError, shown
 
@@ -17,6 +18,7 @@ __all__ = ["LogError", "read_log"]
 
 _KNOWN = ("norm_before", "norm", "grad_norm", "gradient_norm", "total_norm")  # in order of preference
 _LARGEST = 1 << 28  #: bytes
+Norms = TypeVar("Norms")
 
 
 class LogError(ArgumentError):
@@ -37,10 +39,12 @@ def read_log(
         LogError: for a missing or empty log, one without norms, or one with several and no ``key``.
     """
     where = Path(path)
-    if where.is_dir() or "tfevents" in where.name:
-        files = sorted(where.rglob("*tfevents*")) if where.is_dir() else [where]
-        return _numbers_of(_by_tag(files, say), key, path)
-    text = _text(path)
+    try:
+        if where.is_dir() or "tfevents" in where.name:
+            return _numbers_of(_by_tag(_events_in(where) if where.is_dir() else [where], say), key, path)
+        text = _text(path)
+    except OSError as error:
+        raise LogError("The log cannot be read.", f"{shown(str(error.filename or path))}: {error.strerror}") from None
     if not text.strip():
         raise LogError("The log is empty.", shown(path), "record the norm before the clip at every step.")
     return (
@@ -48,6 +52,19 @@ def read_log(
         if text.lstrip()[0] in "{[" or _is_number(text.split(None, 1)[0])
         else _of_csv(text, key, path)
     )
+
+
+def _events_in(folder: Path) -> list[Path]:
+    """TensorBoard's files in a folder. A folder that cannot be read raises, where ``rglob`` would find nothing."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    found = [Path(inner) / name for inner, _, names in os.walk(folder, onerror=fail) for name in names if "tfevents" in name]
+    if not found:
+        hint = "name the file, such as norms.jsonl, metrics.csv or monitor.json."
+        raise LogError("The folder has no files of TensorBoard's events.", shown(str(folder)), hint)
+    return sorted(found)
 
 
 def _text(path: str) -> str:
@@ -83,10 +100,11 @@ def _of_json(text: str, key: str | None, path: str) -> list[float] | Mapping[str
         lines = [_line(line, number, path) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     else:
         if isinstance(whole, dict) and {"version", "sections"} <= whole.keys():
-            return whole
+            return _without(key, whole, "This log is the state of a monitor, which has no keys.")
         lines = whole if isinstance(whole, list) else [whole]
     if not any(isinstance(line, dict) for line in lines):
-        return [_number(x, number, path) for number, x in enumerate(lines, 1)]
+        numbers = [_number(x, number, path) for number, x in enumerate(lines, 1)]
+        return _without(key, numbers, "This log has numbers only, and no keys.")
     columns: dict[str, list[tuple[int, Any]]] = {}
     for number, line in enumerate(lines, 1):
         if not isinstance(line, dict):
@@ -94,6 +112,12 @@ def _of_json(text: str, key: str | None, path: str) -> list[float] | Mapping[str
         for name, value in line.items():
             columns.setdefault(name, []).append((number, value))
     return _numbers_of(columns, key, path)
+
+
+def _without(key: str | None, norms: Norms, why: str) -> Norms:
+    if key is not None:
+        raise LogError(why, f"--key {shown(key)}", "leave --key out.")
+    return norms
 
 
 def _loaded(text: str, path: str) -> Any:

@@ -1,23 +1,26 @@
 """The command ``gradclip``: its overview, and the start of each command, whose module it imports on demand.
 
-Exit status: 0; 1 if something failed or was found; 2 for wrong usage; 130 if interrupted.
+Exit status: 0; 1 if something failed or was found; 2 for wrong usage; 130 if interrupted; 141 if nobody reads its output.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import util
 from typing import Any
 
 from gradclip import __version__
-from gradclip.commands.help import HelpFormatter
+from gradclip.commands.help import CommandParser, HelpFormatter
 from gradclip.core import isolation, spelling
 from gradclip.core.errors import GradclipError, message
+from gradclip.source import interrupts
 
 __all__ = ["main"]
 
@@ -33,6 +36,7 @@ _COMMANDS = {
     "conformance": ("test your clip against its specification", "gradclip conformance train.py:my_clip"),
 }
 _DESCRIPTION = "Find broken gradient clipping, and reproduce any framework's clipping on any framework's tensors."
+_UNREAD = 141  #: as a shell says it of SIGPIPE: a script must not take it for a finding
 _EPILOG = """\
 gradclip COMMAND --help shows the options of a command.
 
@@ -41,6 +45,7 @@ exit status:
   1    something failed, or lint or migrate found something
   2    wrong usage, or a file that cannot be read
   130  interrupted (143 by SIGTERM)
+  141  the reader of its output has left, as head does
 
 Only demo, backends, doctor and conformance run code: lint, migrate, choose and explain never run what they read.
 To run gradclip as a module, use python -P -m gradclip: without -P, Python imports from the current folder.
@@ -59,6 +64,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0; 1 if something failed; for ``migrate`` 1 if there is something to do, and 2 if a file failed.
         Wrong usage raises ``SystemExit(2)``.
     """
+    try:
+        try:
+            return _main(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flush the rest to nowhere
+        return _UNREAD
+    except OSError as error:  # the current folder is gone, or the output has no room
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # names and sources may have characters that the terminal lacks
@@ -76,23 +95,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.exit(2, f"{message('There is no such command.', given[0], hint)}\n")
     options = parser.parse_args(given)
     options.is_process = arguments is None
-    if arguments is None:  # this process is the command
-        isolation.leave(tuple(_read(options)))
     try:
-        status = int(options.run(options))
-        sys.stdout.flush()
-        return status
+        if arguments is None:  # this process is the command
+            _take_interrupts()
+            isolation.leave(tuple(_read(options)))
+        with interrupts.ending() if options.ends_by_signal else contextlib.nullcontext():
+            return int(options.run(options))
     except GradclipError as error:  # the command cannot start
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt as error:
         return int(getattr(error, "code", 130))
-    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flush the rest to nowhere
-        return 1
-    except OSError as error:  # the current folder is gone, or the output has no room
-        print(error, file=sys.stderr)
-        return 2
+
+
+def _take_interrupts() -> None:
+    """Let a Ctrl-C raise again: until now it ended the process, since it came in the middle of an import."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _complete() -> None:
@@ -127,13 +146,15 @@ def _parser(wanted: str) -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"gradclip {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, prog="gradclip", help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(
+        metavar="COMMAND", required=True, prog="gradclip", help=argparse.SUPPRESS, parser_class=CommandParser
+    )
     for name in _COMMANDS:
         command = commands.add_parser(name, formatter_class=HelpFormatter)
         if name == wanted:
             module: Any = importlib.import_module(f"gradclip.commands.{name}")
             command.description, command.epilog = module.DESCRIPTION, module.EPILOG
-            command.set_defaults(run=module.main)
+            command.set_defaults(run=module.main, ends_by_signal=True)
             module.add_options(command)
     return parser
 

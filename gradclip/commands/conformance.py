@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import math
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradclip.commands.common import require
-from gradclip.core.errors import ArgumentError
+from gradclip.core.errors import ArgumentError, counted
 
 if TYPE_CHECKING:
     from gradclip.conformance.cases import Plan
     from gradclip.conformance.result import Report
     from gradclip.conformance.specification import Specification
 
+_LONG = 30.0  #: seconds that nobody waits for without a word
 __all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
 
 DESCRIPTION = """\
@@ -29,7 +33,7 @@ a target is:
   native:keras@torch  Keras on one of its backends, else on that of KERAS_BACKEND
   my.module:target    an object with the members of gradclip.conformance.Target
   clip.py:clip        the same, or a function def clip(grads, max_norm); --dialect says what it means
-Without a target, gradclip runs on every installed framework.
+Without a target, gradclip runs on every installed framework, which takes minutes.
 
 examples:
   gradclip conformance
@@ -41,7 +45,7 @@ examples:
 
 A case that a target does not claim is not run, and counts as unclaimed. The known failures of the natives are declared.
 
-exit status: 0 if all targets conform; 1 if one does not; 2 for wrong usage
+exit status: 0 if all targets conform; 1 if one does not; 2 for wrong usage; 130 if interrupted
 """
 
 
@@ -152,10 +156,30 @@ def _report(options: argparse.Namespace, made: Plan, specifications: list[Specif
     names = ("dialects", "select", "vectors", "xfails", "arrays", "takes", "in_place", "like")
     given = {name: getattr(options, name) for name in names}
     task = Task(made, **given, seconds=options.seconds or (20.0 if options.ranks else 60.0))
+    if not options.ranks:
+        _announce(specifications, made)
     with Shown() as shown:
         if options.ranks:
             return run_on_ranks(specifications, task, options.ranks, shown)
         return run_all(specifications, task, shown)
+
+
+def _announce(specifications: list[Specification], made: Plan) -> None:
+    """Say how long a long run takes, before it begins, and how to choose a shorter one."""
+    from gradclip.conformance.processes import expected_seconds
+
+    seconds = expected_seconds(specifications, made)
+    if seconds < _LONG:
+        return
+    targets = [one.text for one in specifications]
+    lines = [
+        f"{counted(len(made.cases), 'case')} on each of {counted(len(targets), 'target')} ({', '.join(targets)}): "
+        f"about {counted(math.ceil(seconds / 60), 'minute')}.",
+        f"For fewer, name a target (gradclip conformance {targets[0]}), a dialect (--dialect torch), or cases "
+        '(--select "torch.*/E*"). Ctrl-C ends it.',
+    ]
+    width = min(max(shutil.get_terminal_size().columns - 1, 60), 110)
+    print("\n".join(line for text in lines for line in textwrap.wrap(text, width)), file=sys.stderr, flush=True)
 
 
 def _check_ranks(options: argparse.Namespace) -> None:

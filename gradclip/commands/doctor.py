@@ -46,6 +46,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--compiled", action="store_true", help="keep compiled code compiled; by default it runs eagerly, to be watched")
     add("--json", action="store_true", help="print one JSON document; the script's own output goes to standard error")
     add("--plot", metavar="FILE", help="also draw the norms, as the monitor does; needs gradclip[monitor]")
+    command.set_defaults(ends_by_signal=False)  # signals are the script's
     parse = command.parse_known_args
 
     def parse_own(args: Sequence[str] | None = None, namespace: Any = None) -> Any:
@@ -54,11 +55,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
         place = given.index("--") if "--" in given else len(given)
         options, extra = parse(given[:place], namespace)
         options.arguments = given[place + 1 :]
-        if extra:
-            command.error(f"unrecognized arguments: {' '.join(extra)}; what is for the script comes after --")
         return options, extra
 
-    vars(command)["parse_known_args"] = parse_own
+    vars(command).update(parse_known_args=parse_own, unknown="; what is for the script comes after --")
 
 
 def _steps(value: str) -> int:
@@ -87,7 +86,8 @@ def main(options: argparse.Namespace) -> int:
         beside(start)()
     try:
         with _elsewhere(options.json):
-            target, is_module = options.script or options.module, options.module is not None
+            is_module = options.module is not None
+            target = options.module if is_module else options.script
             ended = program.run(target, options.arguments, is_module, beside(recorder.is_over, lambda: False))
             beside(recorder.end_threads)(ended.how == "stopped")
     finally:

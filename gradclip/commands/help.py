@@ -1,16 +1,30 @@
-"""The text around the options in ``--help``, wrapped at the terminal's width."""
+"""The parser of one command, and the text around the options in its ``--help``, wrapped at the terminal's width."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import textwrap
+from collections.abc import Sequence
+from typing import Any
 
-__all__ = ["HelpFormatter"]
+__all__ = ["CommandParser", "HelpFormatter"]
 
 #: a term or a command, two spaces or more, and its meaning
 _COLUMNS = re.compile(r"( *\S.*?  +)(\S.*)")
 _WIDEST = 100  #: longer lines are hard to read
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Refuses unknown words itself, so that the usage above the error is that of the command."""
+
+    unknown = ""  #: what more to say of them
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        options, extra = super().parse_known_args(args, namespace)
+        if extra:
+            self.error(f"unrecognized arguments: {' '.join(extra)}{self.unknown}")
+        return options, extra
 
 
 class HelpFormatter(argparse.HelpFormatter):

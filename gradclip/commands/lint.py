@@ -58,7 +58,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.exclude:
         require("lint --exclude", "migrate", "pathspec")
     from gradclip import lint  # imported here: other commands need none of it
-    from gradclip.source import files, interrupts, runner
+    from gradclip.source import files, runner
 
     first = arguments.paths[0]
     try:
@@ -74,7 +74,7 @@ def main(arguments: argparse.Namespace) -> int:
     failed: list[runner.FileResult] = []
     count = clips = lost = 0
     results = lint.run(python, min(arguments.jobs or runner.cores(), MOST_JOBS))
-    with interrupts.ending(), _waiting() as step, contextlib.closing(results):
+    with _waiting() as step, contextlib.closing(results):
         for result in results:
             step()
             count += not result.skipped

@@ -115,7 +115,7 @@ def jobs(value: str) -> int:
 def main(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require("migrate", "migrate", "libcst", "pathspec", "rich")
-    from gradclip.source import interrupts, runner  # imported here, after the check for missing packages
+    from gradclip.source import runner  # imported here, after the check for missing packages
 
     _check_codes(arguments)
     options = Options(
@@ -131,8 +131,7 @@ def main(arguments: argparse.Namespace) -> int:
     request = runner.Request(
         options, write=arguments.write, diff=not (arguments.check or (arguments.write and not arguments.json))
     )
-    with interrupts.ending():
-        return (_standard_input if "-" in arguments.paths else _files)(arguments, request)
+    return (_standard_input if "-" in arguments.paths else _files)(arguments, request)
 
 
 def _check_codes(arguments: argparse.Namespace) -> None:

@@ -33,6 +33,8 @@ _ROOT = Path(__file__).resolve().parents[2]  # the folder of gradclip
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "GLOG_minloglevel": "3"}
 _FAILED = 97  # the exit status after an exception that was sent
 _MODEST = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+_running: set[subprocess.Popen[str]] = set()
+_stopped = threading.Event()  #: an interrupted command has ended its processes, and starts no more
 
 
 def start(
@@ -73,7 +75,7 @@ def run(
     """
     error: str | None = "ended without an answer"
     with tempfile.TemporaryFile("w+", errors="replace") as log:
-        with start(module, arguments, log, environment) as child:
+        with start(module, arguments, log, environment) as child, _stoppable(child):
             timer = threading.Timer(seconds, child.kill)
             timer.start()
             try:
@@ -93,6 +95,20 @@ def run(
         return ending(status, log.read()) if status not in (0, _FAILED) else error
 
 
+@contextmanager
+def _stoppable(child: subprocess.Popen[str]) -> Iterator[None]:
+    """Within it, an interrupt of the command ends the process, and raises in the thread that waits for it."""
+    _running.add(child)
+    try:
+        if _stopped.is_set():
+            child.kill()
+        yield
+    finally:
+        _running.discard(child)
+    if _stopped.is_set():
+        raise KeyboardInterrupt
+
+
 def _path() -> dict[str, str]:
     """The variables for Python's path; it has the current folder only if this gradclip is in it: a clone needs no install."""
     variables = isolation.environment()
@@ -106,8 +122,14 @@ def two_at_a_time(function: Callable[[Any], Any], items: Sequence[Any]) -> list[
     pool = ThreadPoolExecutor(2)
     try:
         return list(pool.map(function, items))
+    except BaseException:
+        _stopped.set()
+        for child in list(_running):
+            child.kill()
+        raise
     finally:
-        pool.shutdown(cancel_futures=True)  # an interrupted command starts no more processes
+        pool.shutdown(cancel_futures=True)
+        _stopped.clear()
 
 
 @contextmanager

@@ -18,10 +18,12 @@ from gradclip.conformance.specification import Specification
 from gradclip.conformance.vector import Finding
 from gradclip.core.errors import ArgumentError
 
-__all__ = ["MOST_CRASHES", "Run", "Task", "report_of", "run_all"]
+__all__ = ["MOST_CRASHES", "Run", "Task", "expected_seconds", "report_of", "run_all"]
 
 MOST_CRASHES = 20  # then the remaining claimed cases are not tried
-_SLOW = ("jax", "optax")
+#: of a case, roughly, on two cores; JAX compiles for every shape
+_SECONDS, _SLOW = 0.01, {"jax": 0.04, "optax": 0.04}
+_AT_ONCE = 2  #: targets
 _NOWHERE = -1  # before the first case
 _FOREVER = 1e6  # seconds of grace: the process watches its own time
 _WORKER = "gradclip.conformance.worker"
@@ -135,6 +137,12 @@ class Run:
         return judged(self.name, case, finding, reasons_of(xfails, self.name, self.task.plan.known))
 
 
+def expected_seconds(specifications: Sequence[Specification], plan: Plan) -> float:
+    """How long the targets will take, roughly: a user should know minutes before they begin."""
+    each = [len(plan.cases) * _SLOW.get(one.name, _SECONDS) for one in specifications]
+    return max(sum(each) / _AT_ONCE, *each)
+
+
 def run_all(specifications: Sequence[Specification], task: Task, changed: Callable[[Run], None]) -> Report:
     """Run the task on all targets.
 
@@ -145,7 +153,7 @@ def run_all(specifications: Sequence[Specification], task: Task, changed: Callab
         ValueError: for an error in the command that only a target's process could find.
     """
     runs = [Run(specification, task, changed) for specification in specifications]
-    # JAX compiles for every shape and takes longest, so it starts first
+    # the slowest starts first
     children.two_at_a_time(lambda run: run(), sorted(runs, key=lambda run: run.specification.name not in _SLOW))
     return report_of(runs, task)
 

@@ -9,7 +9,7 @@ against what Python imports before any line of gradclip: two modules with ``-m``
 import os
 import sys
 
-__all__ = ["environment", "is_command", "leave"]
+__all__ = ["end_quietly", "environment", "is_command", "leave"]
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # the folder of gradclip
 _LIBRARY = os.path.realpath(os.path.dirname(os.__file__))
@@ -61,5 +61,14 @@ def _is_pythons(entry: str) -> bool:
     return entry.endswith(_INSTALLED) or not _real(entry).isdisjoint(_PYTHONS)
 
 
+def end_quietly() -> None:
+    """Let a Ctrl-C during the imports end the process without a traceback; the command then takes it back."""
+    import signal  # only now: its types would come from the current folder
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 if is_command():  # before gradclip imports anything else
     leave()
+    end_quietly()

@@ -68,7 +68,11 @@ def run(target: str, arguments: Sequence[str], is_module: bool, is_over: Callabl
     except BaseException as error:
         if is_over() or _was_stopped(error):
             return Ended("stopped")
-        _show(error, target)
+        frames = _of_script(error)
+        if is_module and frames is None and isinstance(error, ImportError):
+            hint = "from the folder that has it, as python -m names it: gradclip doctor -m package.train."
+            raise ArgumentError("There is no such module to run.", f"-m {target!r}: {error}", hint) from None
+        traceback.print_exception(type(error), error, None if isinstance(error, SyntaxError) else frames)
         said = traceback.format_exception_only(error)
         return Ended("failed", "".join(said[-1:] if isinstance(error, SyntaxError) else said).strip())
     finally:
@@ -112,14 +116,9 @@ def _was_stopped(error: BaseException | None) -> bool:
     return False
 
 
-def _show(error: BaseException, target: str) -> None:
-    """The traceback, without the frames of the doctor before the script."""
+def _of_script(error: BaseException) -> types.TracebackType | None:
+    """The traceback from the script's first frame on; None if no line of it has run."""
     frames = error.__traceback__
-    here = frames
-    while here is not None and os.path.realpath(here.tb_frame.f_code.co_filename) in (
-        os.path.realpath(__file__),
-        os.path.realpath(runpy.__file__ or ""),
-    ):
-        here = here.tb_next
-    shown = here if here is not None and not isinstance(error, SyntaxError) else None
-    traceback.print_exception(type(error), error, shown)
+    while frames is not None and frames.tb_frame.f_globals.get("__name__") in (__name__, "runpy"):
+        frames = frames.tb_next
+    return frames
