@@ -251,4 +251,4 @@ def test_settings_of_matplotlib_do_not_start_latex(tmp_path: Path) -> None:
 def test_the_command_that_runs_code_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["conformance", "--help"])
-    assert "is code, and this command runs it" in " ".join(capsys.readouterr().out.split())
+    assert "is code: this command runs it" in " ".join(capsys.readouterr().out.split())
