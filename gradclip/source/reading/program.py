@@ -40,6 +40,7 @@ _VALUES = EVENTS | {
     *("pmean", "psum", "chain", "fit", "compile"),
 }
 _OF_VALUES = re.compile(r"\b(jax|optax|tensorflow|keras|flax|equinox)\b")
+_FAR = 2  #: imports from a file to another one in which events are looked for
 _LONG = 60  #: characters of code in a message
 _EXITS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 
@@ -58,6 +59,7 @@ class File:
         self.text, self.path, self._follow = text, path, follow
         self.tree = tree or ast.parse(text)
         self._others: dict[str, File | None] = {}
+        self._telling: dict[int, frozenset[str]] = {}
         self._matters: dict[int, bool] = {}
         self._leaves: dict[int, bool] = {}
         self._shown: dict[int, str] = {}
@@ -131,20 +133,22 @@ class File:
     def _events(self) -> frozenset[str]:
         return frozenset(_VALUES if _OF_VALUES.search(self.text) else EVENTS)
 
-    @cached_property
-    def telling(self) -> frozenset[str]:
-        """The names of functions and classes that have events, directly or by calls."""
-        calls: dict[str, set[str]] = {}
-        for one in self._walked[0]:
-            around = one
-            while around.outer or around.node is not self.tree:
-                if isinstance(around.node, _DEFINED):
-                    calls.setdefault(around.node.name, set()).update(one.names)
-                around = self._walked[0][around.outer]
-        telling = {name for name, names in calls.items() if not names.isdisjoint(self._events | self._imported)}
-        while more := {name for name, names in calls.items() if name not in telling and not names.isdisjoint(telling)}:
-            telling |= more
-        return frozenset(telling | self._imported)
+    def telling(self, far: int = _FAR) -> frozenset[str]:
+        """The names of functions and classes that have events, directly or by calls, also in files so many imports away."""
+        if far not in self._telling:
+            calls: dict[str, set[str]] = {}
+            for one in self._walked[0]:
+                around = one
+                while around.outer or around.node is not self.tree:
+                    if isinstance(around.node, _DEFINED):
+                        calls.setdefault(around.node.name, set()).update(one.names)
+                    around = self._walked[0][around.outer]
+            imported = self._imported(far)
+            telling = {name for name, names in calls.items() if not names.isdisjoint(self._events | imported)}
+            while more := {name for name, names in calls.items() if name not in telling and not names.isdisjoint(telling)}:
+                telling |= more
+            self._telling[far] = frozenset(telling | imported)
+        return self._telling[far]
 
     def matters(self, node: ast.AST) -> bool:
         """Whether a statement, or a conditional expression, may have events."""
@@ -153,7 +157,7 @@ class File:
         return self._matters.get(id(node), False)
 
     def _judge(self) -> None:
-        telling, judged = self._events | self.telling, self._walked[0]
+        telling, judged = self._events | self.telling(), self._walked[0]
         has = [not one.names.isdisjoint(telling) for one in judged]
         for place in range(len(judged) - 1, 0, -1):
             one = judged[place]
@@ -167,15 +171,14 @@ class File:
         self.matters(node)
         return self._leaves.get(id(node), False)
 
-    @cached_property
-    def _imported(self) -> frozenset[str]:
+    def _imported(self, far: int) -> frozenset[str]:
         """The names from other files of the project that have events."""
         found: set[str] = set()
-        for node in self.nodes if self._follow is not None else ():
+        for node in self.nodes if self._follow is not None and far else ():
             if isinstance(node, ast.ImportFrom):
                 other = self.other("." * node.level + (node.module or ""))
                 if other is not None:
-                    found.update(x.asname or x.name for x in node.names if x.name in other.telling)
+                    found.update(x.asname or x.name for x in node.names if x.name in other.telling(far - 1))
         return frozenset(found)
 
     def other(self, module: str) -> File | None:
@@ -234,6 +237,7 @@ class _Judged:
 
 
 _JUDGED = (ast.stmt, ast.IfExp)
+_LEAVES = (ast.Name, ast.Constant)  #: nodes that have no others: half of all
 _DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -248,9 +252,8 @@ def _collect(node: ast.AST, outer: int, found: list[_Judged], nodes: list[ast.AS
         found[outer].names.update(names)
     for name in node._fields:
         child = getattr(node, name, None)
-        if isinstance(child, list):
-            for one in child:
-                if isinstance(one, ast.AST):
-                    _collect(one, outer, found, nodes)
-        elif isinstance(child, ast.AST) and not isinstance(child, (ast.expr_context, ast.operator)):
-            _collect(child, outer, found, nodes)
+        for one in child if isinstance(child, list) else (child,):
+            if isinstance(one, _LEAVES):
+                nodes.append(one)
+            elif isinstance(one, ast.AST) and not isinstance(one, (ast.expr_context, ast.operator)):
+                _collect(one, outer, found, nodes)
