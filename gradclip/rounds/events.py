@@ -57,6 +57,8 @@ class Reduce(Event):
 class Write(Event):
     """Other code changes gradients."""
 
+    is_local: bool = False  #: by a norm of the shards that this process holds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook(Event):
@@ -91,6 +93,7 @@ class Clip(Event):
     is_unread: bool = False  #: nothing calls it
     is_off: bool = False  #: a limit of 0 is the setting for "off", and reaches it
     is_late: bool = False  #: it clips the optimizer's update, not the gradients
+    is_local: bool = False  #: the norm that it is given is one of the shards that this process holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

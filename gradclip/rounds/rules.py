@@ -12,6 +12,7 @@ from gradclip.rounds.round import Round
 
 __all__ = ["RULES", "Found", "differing", "found"]
 
+_EXPERTS = re.compile(r"expert|\bmoe", re.IGNORECASE)
 _NORM = re.compile(r"(^|_)norm$", re.IGNORECASE)
 
 
@@ -181,6 +182,16 @@ def several(one: Round) -> Iterator[Found]:
         yield Found("GM135", apart[-1], reason, about=tuple(apart[:-1]))
 
 
+def experts_apart(one: Round) -> Iterator[Found]:
+    """The experts are clipped by their own norm, and the other parameters by another, with one limit."""
+    clips = [x for place, x in one.clips if x.kind == "norm" and x.limit is not None and not x.is_loop and one.is_taken(place)]
+    for x in {x.where: x for x in clips if _EXPERTS.search(x.text)}.values():
+        others = [y for y in clips if y.limit == x.limit and not _EXPERTS.search(y.text)]
+        if others and one.step is not None:
+            reason = "It clips the experts by their own norm, and another clip with this limit the other parameters by theirs."
+            yield Found("GM135", x, reason, about=(others[0],))
+
+
 def twice(one: Round) -> Iterator[Found]:
     """Two clips of the same gradients, or a clip before an optimizer that clips."""
     for place, clip in one.clips:
@@ -269,6 +280,13 @@ def _is_local(made: Event, clip: Clip) -> bool:
     return isinstance(made, Backward) and made.is_local and made.tests <= clip.tests
 
 
+def of_one_process(one: Round) -> Iterator[Found]:
+    """The gradients are scaled by the norm of the shards that one process holds."""
+    for x in one.events:
+        if isinstance(x, (Clip, Write)) and x.is_local and one.step is not None:
+            yield Found("GM124", x, "")
+
+
 def some_steps(one: Round) -> Iterator[Found]:
     """A step in each pass, and a clip only in every k-th."""
     for _, clip in one.clips:
@@ -342,12 +360,14 @@ RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
     off,
     named,
     several,
+    experts_apart,
     twice,
     by_parts,
     others,
     mistaken,
     some_processes,
     before_sum,
+    of_one_process,
     some_steps,
     measured,
     rooted,

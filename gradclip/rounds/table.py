@@ -174,8 +174,8 @@ _MISTAKES = (
     Mistake(
         "GM124",
         "A norm of one process's shards",
-        "The model is in FSDP, and each process clips its own shards by their norm.",
-        "Use the model's own `clip_grad_norm_`.",
+        "The norm is that of the shards that one process holds, so each process scales its shards by another coefficient.",
+        "Clip the DTensors, `clip_grad_norm_(params, limit)`, or sum the squares over the processes before the root.",
     ),
     Mistake(
         "GM125",

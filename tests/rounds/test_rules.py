@@ -21,6 +21,7 @@ from gradclip.rounds import (
     Reduce,
     Step,
     Unscale,
+    Write,
     Zero,
     found,
     rounds,
@@ -30,6 +31,8 @@ A, B = Params.of(("a",)), Params.of(("b",))
 EVERY, LOG = Condition("i", kind="every", text="`i % k == 0`"), Condition("finite", kind="finite", text="`isfinite(norm)`")
 ZERO, BACK, CLIP = Zero(params=A, where=1), Backward(params=A, where=2), Clip(params=A, where=3)
 STEP = Step(params=A, where=4, optimizer="o")
+SOME = replace(CLIP, params=replace(A, is_all=False), where=5)
+EXPERTS = replace(SOME, where=6, text="`clip(experts, 1.0)`")
 ALSO = replace(STEP, params=Params.joined([A, B]))
 SCALED, UNSCALE = replace(BACK, scaler="scaler"), Unscale(params=A)
 IN_LOOP = replace(CLIP, loops=(1,)), replace(BACK, loops=(1,))
@@ -99,6 +102,13 @@ CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
         [BACK, replace(CLIP, tests=frozenset({EVERY})), replace(STEP, tests=frozenset({EVERY}))],
     ),
     "a closure": ("GM130", [BACK, CLIP, ZERO, replace(BACK, is_again=True), STEP], [ZERO, BACK, CLIP, STEP]),
+    "experts apart": (
+        "GM135",
+        [BACK, replace(EXPERTS, limit=1.0), replace(SOME, limit=1.0), STEP],
+        [BACK, replace(EXPERTS, limit=1.0), replace(SOME, limit=2.0), STEP],
+    ),
+    "local shards": ("GM124", [BACK, replace(CLIP, is_local=True), STEP], [BACK, CLIP, STEP]),
+    "local shards, by hand": ("GM124", [BACK, Write(params=A, is_local=True), STEP], [BACK, Write(params=A), STEP]),
     "a root of inf": ("GM138", [BACK, Measure(use="root"), CLIP, STEP], [BACK, Measure(), CLIP, STEP]),
     "a hook": ("GM137", [Hook(), BACK, STEP], [BACK, STEP]),
     "a norm after it": (
@@ -133,6 +143,8 @@ def test_a_mistake_is_found_and_its_mend_is_not(name: str) -> None:
             "a hook that nothing calls",
             "a hook",
             "a root of inf",
+            "local shards",
+            "local shards, by hand",
         }
     ),
 )

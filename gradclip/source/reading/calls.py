@@ -104,12 +104,14 @@ def apply(machine: Machine, target: Value, given: Call) -> Value:
 def unknown(machine: Machine, target: Value, given: Call) -> Value:
     """The result of a call of which nothing is known: equal calls have equal results."""
     values = (*given.args, *given.given.values())
+    is_reduced = measures.passed(machine, given)
     measures.logged(machine, (*values, *(Constant((x,), value=x) for x in given.given)))
     if any(isinstance(x, Gradients) for x in values):
         return machine.thing(given.node, "gradients")
     key = (target.token, tuple(x.token for x in values))
     name = str(target.token[-1]) if target.token else ""
     said = marks(values) | target.marks - {"process"}
+    said -= {measures.LOCAL} if is_reduced else frozenset()
     for x in values:  # os.environ.get("RANK")
         said |= tests.marked(x.value) if isinstance(x, Constant) and isinstance(x.value, str) else frozenset()
     if not values and len(target.token) > 1 and not machine.hint:  # a part of the object: model.get_input_embeddings()

@@ -101,6 +101,8 @@ def attribute(machine: Machine, owner: Value, name: str) -> Value:
         )
     if name == "data" and isinstance(owner, Elements):
         return owner
+    if name == "_local_tensor" and isinstance(owner, Elements) and "gradient" in owner.marks:
+        return gradients.shards(owner, is_local=True)
     if name == "param_groups":
         return Elements((*owner.token, name), params=gradients.of_optimizer(owner), of=owner)
     if name in ("trainable_variables", "trainable_weights", "variables"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradclip.natives import Native
@@ -26,6 +27,7 @@ from gradclip.source.reading.values import (
     Tuple,
     Value,
     last_of,
+    marks,
     number_of,
     parameters,
     scaled_by,
@@ -46,6 +48,7 @@ __all__ = [
     "of_optimizer",
     "on_elements",
     "reduce",
+    "shards",
     "step",
     "unscale",
     "written",
@@ -212,6 +215,7 @@ def unscale(machine: Machine, owner: Value | None, given: Call) -> Value:
 
 def reduce(machine: Machine, tensors: Value, given: Call) -> None:
     """``dist.all_reduce(p.grad)``."""
+    measures.reduced(machine, given)
     if isinstance(tensors, Elements) and "gradient" in tensors.marks:
         machine.emit(Reduce(**machine.about(given.node), params=tensors.params))
     elif isinstance(tensors, Thing) and tensors.token[-1:] == ("grad",):
@@ -237,6 +241,7 @@ def clip(machine: Machine, tensors: Value | None, limit: Value | None, given: Ca
             is_off=_is_off(machine, limit),
             only_measures=isinstance(limit, Constant) and limit.value == math.inf,
             wants_norm=given.node is not machine.bare,
+            is_local=measures.LOCAL in marks(given.args[2:]),
         )
     )
     return Thing(machine.fresh(given.node, "norm", len(machine.events)), frozenset({"norm", "varies"}))
@@ -267,21 +272,30 @@ def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Va
         limit = given.get(1, "max") or given.get(0, "min")
         machine.emit(Clip(**event, params=owner.params, kind="value", limit=_limit(limit)))
     elif name in _WRITES:
-        machine.emit(Write(**event, params=owner.params))
+        machine.emit(Write(**event, params=owner.params, is_local=measures.LOCAL in marks(given.args)))
+    elif name in ("to_local", "full_tensor"):
+        return shards(owner, is_local=name == "to_local")
     elif name in _SAME_NORM:
         return owner
     elif name in _NORMS:
-        return measures.measure(machine, owner.params, given.node)
+        return measures.measure(machine, owner, given.node)
     else:
         return None
     return owner
+
+
+def shards(owner: Elements, *, is_local: bool) -> Elements:
+    """The shards of gradients that this process holds, or the whole gradients."""
+    said = owner.marks | {measures.LOCAL} if is_local else owner.marks - {measures.LOCAL}
+    return Elements(owner.token, said, params=owner.params, is_one=owner.is_one, loop=owner.loop, of=owner.of)
 
 
 def written(machine: Machine, owner: Value, made: Value, target: ast.Attribute) -> None:
     """``p.grad = made``."""
     params = owner.params if isinstance(owner, Elements) else UNKNOWN
     kind = Zero if isinstance(made, Constant) and made.value is None else Write
-    machine.emit(kind(**machine.about(target), params=params))
+    event = kind(**machine.about(target), params=params)
+    machine.emit(replace(event, is_local=measures.LOCAL in made.marks) if isinstance(event, Write) else event)
 
 
 def hook(machine: Machine, function: Function, given: Call) -> None:
@@ -308,7 +322,7 @@ def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Va
     """Gradients that are values, after arithmetic; the square of a parameter's gradient."""
     is_square = isinstance(node.op, ast.Pow) or (isinstance(node.op, ast.Mult) and left.token == right.token)
     if is_square and isinstance(left, Elements) and "gradient" in left.marks:
-        return measures.measure(machine, left.params, node)
+        return measures.measure(machine, left, node)
     for one, other in ((left, right), (right, left)):
         if isinstance(one, Gradients) and not isinstance(other, Gradients):
             return one

@@ -26,6 +26,7 @@ from gradclip.source.reading.values import (
     Tuple,
     Value,
     joined,
+    marks,
     scaled_by,
 )
 
@@ -103,9 +104,11 @@ def function(machine: Machine, name: str, given: Call) -> Value:
         return Constant(("None",))
     if last == "backward" and "autograd" in name:
         return gradients.backward(machine, first, given)
+    if last in ("_foreach_mul_", "_foreach_div_") and isinstance(first, Elements):
+        return gradients.on_elements(machine, first, last.removeprefix("_foreach_"), given) or first
     takes = (native is not None and native.kind is Kind.MEASURE) or last in ("norm", "vector_norm")
     if takes and isinstance(first, Elements) and "gradient" in first.marks:
-        return measures.measure(machine, first.params, given.node)
+        return measures.measure(machine, first, given.node)
     if name == "copy.deepcopy" and first is not None and gradients.may_be_module(machine, first):
         return Made(machine.fresh(given.node, name), name=name)  # its parameters are its own
     if last in ("cat", "concat", "concatenate", "hstack", "parameters_to_vector") and isinstance(first, Elements):
@@ -269,6 +272,7 @@ def _of_container(owner: Value, name: str, given: Call) -> Value | None:
     if isinstance(owner, Tuple) and first is not None and name in ("append", "extend"):
         more = first.items if name == "extend" and isinstance(first, Tuple) else (first,)
         owner.items = (*owner.items, *more)[:MOST]
+        owner.marks |= marks(more)
         return Constant(("None",))
     if isinstance(owner, Table):
         if name in ("values", "items"):

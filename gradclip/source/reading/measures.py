@@ -9,23 +9,53 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradclip.rounds import Clip, Measure, Params
-from gradclip.source.reading.values import Constant, Table, Thing, Value, number_of
+from gradclip.rounds import Clip, Measure
+from gradclip.source.reading.program import last
+from gradclip.source.reading.values import Call, Constant, Elements, Table, Thing, Value, number_of
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["compared", "logged", "measure", "rooted"]
+__all__ = ["LOCAL", "compared", "logged", "measure", "passed", "reduced", "rooted"]
 
+LOCAL = "local"  #: the mark of the shards that this process holds, and of what is computed from them
 MEASURED = "measured:"  #: the mark of a norm, with the place of its event
+#: functions that compute in one process
+_ALONE = frozenset(
+    {
+        *("abs", "append", "as_tensor", "cat", "clamp", "clip", "cpu", "debug", "detach", "extend", "float"),
+        *("full_like", "info", "isfinite", "isnan", "item", "log", "max", "maximum", "min", "minimum", "norm"),
+        *("pow", "print", "sqrt", "square", "stack", "sum", "tensor", "to", "vector_norm", "where"),
+    }
+)
 _LOGGED = re.compile(r"^(?!.*(after|post|clipped)).*(grad\w*[^\w]?norm|gnorm)", re.IGNORECASE)
 
 
-def measure(machine: Machine, params: Params, node: ast.expr) -> Value:
+def measure(machine: Machine, of: Elements, node: ast.expr) -> Value:
     """``p.grad.norm()``, ``p.grad ** 2``: a norm or its square, of which its use says later what it is for."""
-    machine.emit(Measure(**machine.about(node), params=params))
+    machine.emit(Measure(**machine.about(node), params=of.params))
     place = len(machine.events) - 1
-    return Thing((node.lineno, node.col_offset, place), frozenset({"norm", "varies", f"{MEASURED}{place}"}))
+    return Thing(
+        (node.lineno, node.col_offset, place), frozenset({"norm", "varies", f"{MEASURED}{place}"}) | of.marks & {LOCAL}
+    )
+
+
+def reduced(machine: Machine, given: Call) -> None:
+    """``dist.all_reduce(norm)``: from here on it is the norm of all processes."""
+    for node in (*given.node.args, *(x.value for x in given.node.keywords)):
+        one = machine.value(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+        if one is not None and LOCAL in one.marks and not isinstance(one, Elements):
+            machine.bind(node, Thing((*one.token, "reduced"), one.marks - {LOCAL}))
+
+
+def passed(machine: Machine, given: Call) -> bool:
+    """Whether a call of an unknown function gets a norm of this process's shards, and may reduce it over all processes."""
+    if not any(LOCAL in x.marks for x in (*given.args, *given.given.values())):
+        return False
+    if last(given.node.func) in _ALONE:
+        return False
+    reduced(machine, given)
+    return True
 
 
 def rooted(machine: Machine, node: ast.BinOp, left: Value) -> None:

@@ -112,7 +112,9 @@ def _hint(machine: Machine, target: ast.expr) -> Token:
 def _aug_assign(machine: Machine, node: ast.AugAssign) -> None:
     old, more = machine.value(node.target), machine.value(node.value)
     if isinstance(old, Elements):
-        machine.bind(node.target, joined([old, more]))
+        made = joined([old, more])
+        made.marks |= more.marks & {measures.LOCAL}
+        machine.bind(node.target, made)
     else:
         marks = old.marks | more.marks | {"varies"}
         key = (old.token, type(node.op).__name__, more.token)

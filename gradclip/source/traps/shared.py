@@ -69,7 +69,7 @@ def _parts(node: cst.BaseExpression, context: Context, depth: int) -> Iterator[t
         yield from _parts(node.right, context, depth - 1)
     elif isinstance(node, cst.Call) and depth:
         yield from _of_call(node, context, depth)
-    elif isinstance(node, (cst.ListComp, cst.GeneratorExp)) and depth:
+    elif isinstance(node, (cst.ListComp, cst.GeneratorExp)) and depth and not node.for_in.ifs:  # else some of a list
         nested = node.for_in.inner_for_in is not None and _DISTINCT not in context.source.code(node)
         if nested:
             yield node, True
