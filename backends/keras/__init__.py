@@ -170,7 +170,7 @@ class Clipping(keras.optimizers.Optimizer):
     def _build_carried(self) -> None:
         for part in (self._record, self._state):
             if part is not None:
-                part.build(self, len(self._trainable_variables))
+                part.build(self, _names(self._trainable_variables))
 
     def _clipped(self, grads: list[Any]) -> list[Any]:
         """Clip the gradients of some of the variables; the others count as missing, so that places and names stay."""

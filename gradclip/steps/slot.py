@@ -175,7 +175,11 @@ class Variables:
             self.tree["skips"] = _mapped(made, "skips", first["skips"])
         if self.step.monitor is not None:
             others = len(self.variables)
-            self.tree["monitor"] = first["monitor"] | {"sections": _mapped(made, "monitor", first["monitor"]["sections"])}
+            seen = first["monitor"]
+            self.tree["monitor"] = seen | {"sections": _mapped(made, "monitor", seen["sections"])}
+            if "each" in seen:  # a name of a gradient is no name of a variable in each framework
+                sums = {name: made("monitor_each", x) for name, x in seen["each"]["sums"].items()}
+                self.tree["monitor"]["each"] = seen["each"] | {"sums": sums}
             self.counted = self.variables[others:]
             self.step.monitor.attach(self._taken)
 

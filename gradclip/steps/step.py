@@ -23,8 +23,8 @@ from gradclip.core.typed import JaxT, NumpyT, PaddleT, Slotted, T, TensorflowT, 
 from gradclip.limits import Adaptive, numbers, tensors
 from gradclip.limits.saved import check_count, loaded
 from gradclip.limits.stored import Stored
-from gradclip.steps.monitor import Monitor, observed
-from gradclip.steps.monitor.pure import loaded_state
+from gradclip.steps.monitor import Monitor
+from gradclip.steps.monitor.pure import init, loaded_state, observed_before
 from gradclip.steps.monitor.values import leaves
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class Step(Generic[R]):
         self.has_state = bool(self.adaptives or self.skips or monitor is not None)  #: whether a step depends on earlier ones
         #: whether a clip needs the names of the gradients
         self.needs_names = not isinstance(rule, Rule) or shards is not None or rule.error_if_nonfinite
+        self.needs_names |= monitor is not None and monitor.each is not None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Step:
         memo.update({id(x): x for x in (self.reduce, self.shards)})  # a group of processes has no copy
@@ -116,7 +117,7 @@ class Step(Generic[R]):
         }
         state = self._placed(plain, like, len(opened.leaves))
         if self.monitor is not None:
-            state["monitor"] = self.monitor.init(like=like, groups=self._groups)
+            state["monitor"] = init(like, self._groups, opened, self.monitor.each)
         return state
 
     @overload
@@ -169,7 +170,7 @@ class Step(Generic[R]):
         state = self._moved(state, opened)
         rule, limits = self._at(state)
         result = clip_opened(opened, rule, Options(params=params, reduce=self.reduce, shards=self.shards))
-        return result, self.after(state, limits, result)
+        return result, self.after(state, limits, result, before=opened)
 
     def _moved(self, state: Mapping[str, Any], opened: Gradients) -> Mapping[str, Any]:
         """The state in the framework of the gradients: some checkpoints restore it as arrays of NumPy, or as numbers."""
@@ -211,12 +212,19 @@ class Step(Generic[R]):
             return False
         return all(set(seen) == set(limit.state) for limit, seen in zip(self.adaptives, limits, strict=True))
 
-    def after(self, state: Mapping[str, Any], limits: list[Adaptive], result: Any, grads: Any = None) -> dict[str, Any]:
+    def after(
+        self,
+        state: Mapping[str, Any],
+        limits: list[Adaptive],
+        result: Any,
+        grads: Any = None,
+        before: Gradients | None = None,
+    ) -> dict[str, Any]:
         """For a slot with its own clip: the state for the next step; the ``limits`` of :meth:`at` have moved."""
         skips = counted(state["skips"], result.skip) if self.skips else state["skips"]
         after = {"limits": [limit.state for limit in limits], "skips": skips}
         if self.monitor is not None:
-            after["monitor"] = observed(state["monitor"], result, grads=grads)
+            after["monitor"] = observed_before(state["monitor"], result, grads, before)
         return after
 
     def state_dict(self, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,7 +250,8 @@ class Step(Generic[R]):
         opened, like = _like(like)
         state = self._placed(plain, like, len(opened.leaves))
         if self.monitor is not None:
-            state["monitor"] = loaded_state(_stored(saved)["monitor"], self._groups, like)
+            blank = init(like, self._groups, opened, self.monitor.each)
+            state["monitor"] = loaded_state(_stored(saved)["monitor"], blank, self._groups, like)
         return state
 
     @property

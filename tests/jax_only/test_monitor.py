@@ -226,6 +226,19 @@ def test_any_limit_is_carried_through_jit() -> None:
     assert adaptive.state == limits.adagc().init()
 
 
+def test_a_clipped_transformation_names_each_gradient_by_its_place() -> None:
+    params = {"dense": {"w": jnp.ones(3), "b": jnp.ones(1)}, "out": [jnp.zeros(2)]}
+    monitor = gradclip.Monitor(each=2)
+    optimizer = gradclip.clipped(optax.sgd(0.1), RULE, monitor=monitor)
+    state = optimizer.init(params)
+    for _ in range(5):
+        _, state = jax.jit(optimizer.update)(params, state, params)
+    assert jax.tree.structure(state) == jax.tree.structure(optimizer.init(params))
+    monitor.merge(state.clip["monitor"])
+    shares = [(seen.name, round(seen.share, 5), seen.always_zero, seen.measured) for seen in monitor.gradients()]
+    assert shares == [("dense.w", 0.75, False, 3), ("dense.b", 0.25, False, 3), ("out.0", 0.0, True, 3)]
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # from Orbax itself
 def test_orbax_saves_the_state(tmp_path: Path) -> None:
     checkpoint = pytest.importorskip("orbax.checkpoint", reason="not in the environments of other versions")

@@ -84,6 +84,18 @@ def test_eagerly_it_is_the_same() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-4)
 
 
+@pytest.mark.parametrize("eager", [False, True])
+def test_each_gradient_is_called_by_the_path_of_its_variable(eager: bool) -> None:
+    monitor = gradclip.Monitor(each=5)
+    model, _ = fitted(monitor, 0.3, run_eagerly=eager)
+    found = {seen.name: seen for seen in monitor.gradients()}
+    assert set(found) == {variable.path for variable in model.trainable_variables}
+    assert [seen.measured for seen in found.values()] == [3] * 4  # steps 0, 5 and 10 of 12
+    assert sum(seen.share for seen in found.values()) == pytest.approx(1.0, rel=1e-4)
+    model.fit(IMAGES, LABELS, batch_size=16, epochs=1, verbose=0, shuffle=False)
+    assert [seen.measured for seen in monitor.gradients()] == [4] * 4  # step 15
+
+
 def test_a_monitor_changes_no_step() -> None:
     with_one, _ = fitted(gradclip.Monitor(), 0.3)
     without = model_of(clipped(keras.optimizers.SGD(0.1), torch.clip_grad_norm(0.3)))

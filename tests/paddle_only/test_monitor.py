@@ -96,6 +96,30 @@ def test_the_culprits_are_called_by_their_own_names(each: int | None) -> None:
     assert monitor.culprits == ([weights[1].name], 0)
 
 
+@pytest.mark.parametrize("mode", ["eager", "to_static", "program"])
+def test_each_gradient_is_called_by_its_own_name(mode: str) -> None:
+    monitor = gradclip.Monitor(each=2)
+    if mode == "program":
+        with static_mode(), paddle.static.scope_guard(paddle.static.Scope()):
+            main, startup = program(monitor, torch.clip_grad_norm(1.0))
+            executor = paddle.static.Executor(paddle.CPUPlace())
+            executor.run(startup)
+            for scale in SCALES[:5]:
+                executor.run(main, feed={"scale": np.float32([scale])})
+            assert [(seen.name, seen.share, seen.measured) for seen in monitor.gradients()] == [("w", 1.0, 2)]  # not inf
+        return
+    layer = paddle.nn.Linear(2, 1, weight_attr=paddle.ParamAttr(name=f"mine_{mode}"))
+    optimizer = paddle.optimizer.SGD(0.0, parameters=layer.parameters())
+    optimizer = gradclip.clipped(optimizer, torch.clip_grad_norm(1.0), monitor=monitor)
+    loss = paddle.jit.to_static(layer) if mode == "to_static" else layer
+    for _ in range(3):
+        loss(paddle.to_tensor([[0.3, 0.4]])).sum().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    assert [seen.name for seen in monitor.gradients()] == [layer.bias.name, f"mine_{mode}"]
+    assert [seen.share for seen in monitor.gradients()] == pytest.approx([0.8, 0.2], rel=1e-5)
+
+
 def test_an_error_has_their_names_too() -> None:
     weight = paddle.create_parameter([1], "float32")
     rule = torch.clip_grad_norm(1.0, error_if_nonfinite=True)

@@ -32,6 +32,33 @@ def test_the_share_of_each_gradient(backend: Framework) -> None:
     assert [x.measured for x in other.gradients()] == [6, 6, 6]
 
 
+@pytest.mark.parametrize("rule", [optax.clip_by_global_norm(1.0), keras.clipnorm(1.0), optax.clip(0.5)])
+def test_the_shares_in_a_state_are_those_of_a_monitor(backend: Framework, rule: Any) -> None:
+    """Before the clip, also through a saved state; steps whose norm is not finite or 0 have no shares."""
+    due = [(3.0, 4.0), (math.inf, 1.0), (1e30, 1e30), (0.0, 0.0), (1e-30, 2e-30), (0.0, 9.0)]
+    steps = [sizes for pair in zip(due, [(1.0, 7.0)] * len(due), strict=True) for sizes in pair]
+    monitor = gradclip.Monitor(each=2)
+    step, eager = gradclip.Step(rule, monitor), gradclip.Monitor(each=2)
+    like = {name: backend.make(np.array([[0.0]])) for name in ("a", "b", "c")}
+    state = step.init(like)
+    for sizes in steps:
+        grads = {name: backend.make(np.array([[size]])) for name, size in zip("abc", (*sizes, 0.0), strict=True)}
+        eager.update(gradclip.clip(grads, rule), grads=grads)
+        state = step.load_state_dict(json.loads(json.dumps(step.state_dict(state))), like)
+        state = step.update(grads, state)[1]
+    from_eager = step.load_state_dict({**step.state_dict(state), "monitor": eager.state_dict()}, like)
+    want = {x.name: x for x in eager.gradients()}
+    assert [x.measured for x in want.values()] == [4] * 3
+    for each in (state, from_eager):
+        other = gradclip.Monitor()
+        other.merge(each["monitor"])
+        got = {x.name: x for x in other.gradients()}
+        assert got.keys() == want.keys()
+        for name, seen in got.items():
+            assert (seen.always_zero, seen.measured) == (want[name].always_zero, want[name].measured)
+            assert seen.share == pytest.approx(want[name].share, rel=1e-5)
+
+
 def test_gradients_without_names_have_their_shapes(backend: Framework) -> None:
     """A number that a dict has for a key belongs to a name: ``0.weight``."""
     grads = [backend.make(np.array([[3.0, 0.0]])), {"0.weight": backend.make(np.array([4.0, math.inf]))}]

@@ -153,15 +153,50 @@ def test_each_gradient_beside_its_parameter() -> None:
     assert first.ratio == pytest.approx(0.5 / 8**0.5)
 
 
-def test_parameters_without_names_have_their_shapes() -> None:
-    """An optimizer made from ``model.parameters()`` knows no names."""
-    monitor, model = gradclip.Monitor(each=1), torch.nn.Linear(3, 2)
-    optimizer = gradclip.clipped(torch.optim.SGD(model.parameters(), lr=0.0), RULE, monitor=monitor)
-    for bad in (0.0, float("nan")):
-        model.weight.grad, model.bias.grad = torch.ones(2, 3), torch.full((2,), bad)
+def shares_of(parameters: Any, rule: Any = RULE) -> gradclip.Monitor:
+    """A monitor of two steps; in the second the last gradient is NaN."""
+    monitor, parameters = gradclip.Monitor(each=1), list(parameters)
+    optimizer = gradclip.clipped(torch.optim.SGD(parameters, lr=0.0), rule, monitor=monitor)
+    for bad in (1.0, float("nan")):
+        for parameter in parameters:
+            parameter.grad = torch.ones_like(parameter)
+        parameters[-1].grad = torch.full_like(parameters[-1], bad)
         optimizer.step()
+    return monitor
+
+
+def test_parameters_are_called_as_in_their_model() -> None:
+    """An optimizer made from ``model.parameters()`` knows no names, and the model that holds them does."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Sequential(torch.nn.Linear(2, 1)))
+    wrapper = torch.nn.ModuleDict({"module": model})  # as of DDP
+    monitor = shares_of(model.parameters())
+    assert {seen.name for seen in monitor.gradients()} == set(dict(model.named_parameters()))
+    assert monitor.culprits == (["1.0.bias"], 1)
+    assert {seen.name for seen in shares_of(model[1].parameters()).gradients()} == {"weight", "bias"}
+    assert len(dict(wrapper.named_parameters())) == 4
+
+
+def test_parameters_of_several_models_have_their_modules_and_shapes() -> None:
+    first, second = torch.nn.Linear(3, 2), torch.nn.Linear(2, 1, bias=False)
+    loose = torch.nn.Parameter(torch.ones(5))
+    names = {"Linear.weight (2, 3)", "Linear.bias (2,)", "Linear.weight (1, 2)", "param (5,)"}
+    assert {seen.name for seen in shares_of([*first.parameters(), *second.parameters(), loose]).gradients()} == names
+    twins = [torch.nn.Linear(2, 1, bias=False) for _ in range(2)]
+    names = {"0: Linear.weight (1, 2)", "1: Linear.weight (1, 2)"}
+    assert {seen.name for seen in shares_of([twin.weight for twin in twins]).gradients()} == names
+
+
+def test_parameters_without_a_model_have_their_shapes() -> None:
+    monitor = shares_of([torch.nn.Parameter(torch.ones(2, 3)), torch.nn.Parameter(torch.ones(2))])
     assert [seen.name for seen in monitor.gradients()] == ["param 0 (2, 3)", "param 1 (2,)"]
     assert monitor.culprits == (["param 1 (2,)"], 1)
+
+
+def test_the_names_of_a_model_select_no_group() -> None:
+    """There a parameter without a name has its number, as without a monitor."""
+    model = torch.nn.Linear(3, 2)
+    monitor = shares_of(model.parameters(), [gradclip.Group(RULE, "0"), gradclip.Group(RULE)])
+    assert {seen.name for seen in monitor.gradients()} == {"param 0 (2, 3)", "param 1 (2,)"}
 
 
 @pytest.mark.needs("names_parameters")

@@ -19,9 +19,9 @@ class Record:
 
     variables: tuple[Any, ...] = ()
 
-    def build(self, optimizer: Any, count: int) -> None:
-        """Make the variables, in an optimizer that trains ``count`` variables."""
-        shape = () if optimizer.clip_rule.is_total else (count,)
+    def build(self, optimizer: Any, names: list[str]) -> None:
+        """Make the variables, in an optimizer that trains variables of these names."""
+        shape = () if optimizer.clip_rule.is_total else (len(names),)
         if not self.variables:
             norm = _added(optimizer, "clip_norm", np.zeros(shape, "float32"))
             self.variables = norm, _added(optimizer, "clip_coefficient", np.ones(shape, "float32"))
@@ -38,10 +38,11 @@ class Record:
 class State(Variables):
     """The state of a step in variables of an optimizer."""
 
-    def build(self, optimizer: Any, count: int) -> None:
-        """Make the variables, in an optimizer that trains ``count`` variables."""
+    def build(self, optimizer: Any, names: list[str]) -> None:
+        """Make the variables, in an optimizer that trains variables of these names."""
         if self.tree is None and self.step.has_state:
-            self.make([np.zeros(1, "float32") for _ in range(count)], lambda name, value: _added(optimizer, name, value))
+            like = {name: np.zeros(1, "float32") for name in names}
+            self.make(like, lambda name, value: _added(optimizer, name, value))
 
     def read(self, variable: Any) -> Any:
         return read(variable)

@@ -134,11 +134,11 @@ class RuleClip(Slot, paddle.nn.clip.ClipGradBase):
     def _clipped_in_program(self, chosen: Pairs) -> Iterator[Any]:
         """The same in the program being built, which keeps the state; the limits then read it there."""
         self.is_in_program = True
-        kept = ProgramState(self.step, len(chosen))
+        kept = ProgramState(self.step, [p.name for p, _ in chosen])
         state = kept.values()
         rule, limits = self.step.at(state)
         clipped = self._clipped(chosen, rule)
-        kept.keep(self.step.after(state, limits, self.last, [g for _, g in chosen]))
+        kept.keep(self.step.after(state, limits, self.last, chosen))
         for limit, moved, seen in zip(self.limits, limits, kept.limits(), strict=True):
             limit.state, limit.last = seen, moved.last
         return clipped

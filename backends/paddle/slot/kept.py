@@ -17,13 +17,13 @@ __all__ = ["ProgramState"]
 
 
 class ProgramState(Variables):
-    """The state of a step in variables of the program being built, whose clip has ``count`` gradients."""
+    """The state of a step in variables of the program being built, whose clip has gradients of parameters of these names."""
 
-    def __init__(self, step: Step, count: int) -> None:
+    def __init__(self, step: Step, params: list[str]) -> None:
         super().__init__(step)
         self.scope = paddle.static.global_scope()
         self.names: dict[int, str] = {}  # id of a variable -> its name
-        self.make([np.zeros(1, "float32") for _ in range(max(count, 1))], self._added)
+        self.make({name: np.zeros(1, "float32") for name in params or [""]}, self._added)
 
     def _added(self, name: str, value: Any) -> Any:
         name = unique_name.generate(name)

@@ -14,6 +14,7 @@ from gradclip.backends.torch import versions
 from gradclip.backends.torch.slot.closures import called, closure_of, exchanged, with_clips_inside
 from gradclip.backends.torch.slot.few import clip_few
 from gradclip.backends.torch.slot.fused import Twin, applies, calls_base, can_stop, idle, pays, suits, twin
+from gradclip.backends.torch.slot.names import in_modules, of_optimizer
 from gradclip.core.dtypes import LARGEST
 from gradclip.core.engine import Options, run
 from gradclip.core.errors import ArgumentError, DTypeError, page
@@ -54,9 +55,11 @@ class StepPreHook(Slot):
         self._left_out: list[tuple[Any, Any]] = []  # parameters of a skipped step, with their gradients
         self._restores: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()  # which optimizers call _restore
         self._known: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()  # their parameters
+        self._names: weakref.WeakKeyDictionary[torch.optim.Optimizer, tuple[int, list[str]]] = weakref.WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: x for name, x in vars(self).items() if name not in ("handles", "_left_out", "_restores", "_known")}
+        begun = ("handles", "_left_out", "_restores", "_known", "_names")
+        return {name: x for name, x in vars(self).items() if name not in begun}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -216,10 +219,20 @@ class StepPreHook(Slot):
         if self.limits:
             self.know(optimizer, len(parameters))
         if self.step.needs_names or self.monitor is not None:
-            names = [name for group in optimizer.param_groups for name in group.get("param_names", ())]
-            if len(set(names)) == len(parameters):
+            names = of_optimizer(optimizer, len(parameters)) or self._found(optimizer, parameters)
+            if names:
                 parameters = dict(zip(names, parameters, strict=True))
         return open_(parameters, holders="all")  # an optimizer accepts any leaf tensor as a parameter
+
+    def _found(self, optimizer: torch.optim.Optimizer, parameters: list[Any]) -> list[str]:
+        """Names for a monitor that measures each gradient. They select nothing: there parameters without names have numbers."""
+        if not self._has_each or not isinstance(self.step.rule, Rule) or self.step.shards is not None:
+            return []
+        count, names = self._names.get(optimizer, (0, []))
+        if count != len(parameters):  # once: it looks through all objects
+            names = in_modules(parameters)
+            self._names[optimizer] = len(parameters), names
+        return names
 
     def _run(self, opened: Gradients, options: Options) -> Outcome:
         step = self.step

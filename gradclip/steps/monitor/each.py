@@ -15,7 +15,7 @@ from gradclip.limits.stored import Stored
 from gradclip.steps.monitor.shares import Share, Shares
 from gradclip.steps.monitor.values import detached, read
 
-__all__ = ["Each", "labels"]
+__all__ = ["Each", "labels", "norms_of"]
 
 _RULE = Rule(name="norms", scope=TENSOR, order=2.0)
 _NUMBER = re.compile(r"\d+(\.\d+)*")  #: a place in a list, or in nested lists, which has no name
@@ -68,7 +68,7 @@ class Each:
         pairs = zip(opened.leaves, opened.params, strict=True)
         used = [p if x is not None or _trains(p) else None for x, p in pairs]
         params = [backend.detach(p) if p is not None and backend.is_tensor(p) else None for p in used]
-        norms, is_shared = _norms(opened, params)
+        norms, is_shared = norms_of(opened, params)
         if not opened.present and not is_shared:
             return
         names, places = labels(opened), opened.unique()
@@ -135,7 +135,7 @@ def _trains(param: Any) -> bool:
     return bool(getattr(param, "requires_grad", False)) or not getattr(param, "stop_gradient", True)  # torch's, Paddle's
 
 
-def _norms(opened: Gradients, params: list[Any]) -> tuple[list[Any], bool]:
+def norms_of(opened: Gradients, params: Sequence[Any] = ()) -> tuple[list[Any], bool]:
     """The norms of the gradients and of all parameters, for sharded ones of the complete ones; whether any are sharded.
 
     It takes one collective, which every process of the parameters joins, also with other gradients or none.

@@ -10,6 +10,7 @@ from typing import Any
 from gradclip.core.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.core.gradients import open_
 from gradclip.core.groups import names_of
+from gradclip.core.registry import find
 from gradclip.core.result import ClipResult
 from gradclip.core.tracing import untraced
 from gradclip.core.typed import X
@@ -146,8 +147,10 @@ class Monitor:
         """The statistics of each gradient, from ``each=``: the largest share of the total norm comes first.
 
         Each entry has a ``name``, a ``share``, a ``ratio`` to the parameter's norm, ``always_zero`` and ``measured``; the text
-        of the list is a table. A gradient without a name has its number and shape for one: ``"param 9 (256, 128)"``. An
-        optimizer of torch knows the names if it was made from ``model.named_parameters()``.
+        of the list is a table. A clipped optimizer names the gradients by their parameters: torch's by those in the module that
+        holds them, Keras's by the variables' paths, optax's by their places in the tree. A gradient without a name has its
+        number and shape for one: ``"param 9 (256, 128)"``. A compiled step (Keras, optax, a program of Paddle) computes the
+        norms in each step, counts those that are due, and knows no ``ratio``.
 
         Example:
             >>> import gradclip, numpy as np
@@ -163,8 +166,9 @@ class Monitor:
             body       36 %              -         1
             unused      0 %              -         1  always zero
         """
-        if self._each.waiting:
+        if self._each.waiting or self._sources:
             self._read()
+            _ = self.sections  # takes in what a compiled program has counted
         return self._each.shares()
 
     def _read(self) -> None:
@@ -263,13 +267,17 @@ class Monitor:
         """A state for :func:`gradclip.observed`, which replaces :meth:`update` in a traced step.
 
         Args:
-            like: a tensor: the state has tensors of its framework on its device; None for JAX.
+            like: a tensor: the state has tensors of its framework on its device; None for JAX. With ``each=`` the gradients,
+                or the parameters: the state then counts each of them by its name.
             groups: their number, if the rule is a list of groups.
 
         Returns:
             Nested dicts and lists of tensors, some 17 kB for each group. ``monitor.merge(state)`` reads it.
         """
-        return init(like, groups)
+        if self.each is None and (like is None or find(like) is not None):
+            return init(like, groups)
+        opened = open_([] if like is None else like)
+        return init(next((x for x in (*opened.present, *opened.params) if x is not None), None), groups, opened, self.each)
 
     def merge(self, other: Monitor | Mapping[str, Any]) -> None:
         """Add the counts of another monitor, of another process or of another part of the run, as later steps.
@@ -285,7 +293,7 @@ class Monitor:
         given: object = other
         each: Mapping[str, Sequence[float]] = {}
         if isinstance(given, Mapping) and "groups" in given:
-            (sections, is_list), culprits = of_state(given), None
+            (sections, is_list, each), culprits = of_state(given), None
         elif isinstance(given, Monitor):
             sections, is_list, culprits, each = given.sections, given._is_list, given._each.culprits, given._each.sums
         else:

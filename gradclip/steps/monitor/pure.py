@@ -15,15 +15,17 @@ from typing import Any
 from gradclip.core.backend import Backend, Tensor
 from gradclip.core.dtypes import LARGEST, promote
 from gradclip.core.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.core.gradients import Gradients, open_
 from gradclip.core.registry import find, home
 from gradclip.core.result import ClipResult
 from gradclip.core.tracing import untraced
 from gradclip.limits.histogram import EDGES, FIRST, ROUNDED
 from gradclip.limits.stored import Stored
+from gradclip.steps.monitor import each_state
 from gradclip.steps.monitor.section import Section, Window
 from gradclip.steps.monitor.values import changed, flat, read
 
-__all__ = ["BLANK", "init", "loaded_state", "observed", "of_state"]
+__all__ = ["BLANK", "init", "loaded_state", "observed", "observed_before", "of_state"]
 
 VERSION = 1
 _MOST = LARGEST["float32"]
@@ -47,15 +49,16 @@ def _made(backend: Backend, length: int, dtype: str, value: float, like: Tensor 
     return backend.asarray([value] * length if length else value, dtype, like)
 
 
-def init(like: Tensor | None, groups: int | None) -> dict[str, Any]:
-    """An empty state, as tensors on the device of ``like``."""
+def init(like: Tensor | None, groups: int | None, opened: Gradients | None = None, each: int | None = None) -> dict[str, Any]:
+    """An empty state, as tensors on the device of ``like``; with ``each`` also for each of these gradients."""
     backend = home("jax") if like is None else find(like)
     if backend is None:
         hint = "init(like=a tensor); without it the state is made of JAX arrays, and jax must have been imported."
         raise ArgumentTypeError("The state is made of a framework's tensors.", f"like={like!r}", hint)
     sections = [{name: _made(backend, *how, like) for name, how in BLANK.items()} for _ in range(groups or 1)]
     version, many = (backend.asarray(x, "int32", like) for x in (VERSION, groups or 0))
-    return {"version": version, "groups": many, "sections": sections}
+    made = {"version": version, "groups": many, "sections": sections}
+    return made if each is None or opened is None else made | {"each": each_state.blank(backend, opened, each, like)}
 
 
 @untraced
@@ -67,7 +70,8 @@ def observed(state: Mapping[str, Any], result: ClipResult[Any], *, grads: Any = 
     Args:
         state: from ``monitor.init()``, or from this function.
         result: of :func:`gradclip.clip` or :func:`gradclip.clip_`.
-        grads: the gradients, for a rule by value whose result has none.
+        grads: the gradients, for a rule by value whose result has none. For a state with ``each=`` the gradients before the
+            clip; without it those in the result.
 
     Returns:
         A state of the same structure, shapes and dtypes.
@@ -88,8 +92,12 @@ def observed(state: Mapping[str, Any], result: ClipResult[Any], *, grads: Any = 
         >>> monitor.report()["steps"], monitor.report()["clipped_steps"]
         (2, 1)
     """
-    given: object = result
-    if not isinstance(given, ClipResult):
+    return observed_before(state, result, grads, None)
+
+
+def observed_before(state: Mapping[str, Any], result: Any, grads: Any, opened: Gradients | None) -> dict[str, Any]:
+    """:func:`observed`, where the gradients before the clip have been opened."""
+    if not isinstance(result, ClipResult):
         raise ArgumentTypeError("The result of a clip is needed.", f"result={shown(result)}", "gradclip.clip returns one.")
     backend = find(next((x for section in state["sections"] for x in section.values()), None))
     if backend is None:
@@ -103,7 +111,11 @@ def observed(state: Mapping[str, Any], result: ClipResult[Any], *, grads: Any = 
         many = changed(result, result.grads if grads is None else grads, len(norms))
         parts = zip(state["sections"], norms, factors, many, strict=True)
         sections = [_Step(backend, seen, result.skip).after(n, c, k) for seen, n, c, k in parts]
-    return {"version": state["version"], "groups": state["groups"], "sections": sections}
+    after = {"version": state["version"], "groups": state["groups"], "sections": sections}
+    if "each" not in state:
+        return after
+    opened = open_(result.grads if grads is None else grads) if opened is None else opened
+    return after | {"each": each_state.observed(state["each"], opened, state["sections"][0]["steps"])}
 
 
 def _is_number(x: Any) -> bool:
@@ -220,31 +232,38 @@ class _Step:
 # ---- back on the host ------------------------------------------------------------------------------------------------------
 
 
-def of_state(state: Mapping[str, Any]) -> tuple[list[Section], bool]:
-    """The sections of a state, and whether they belong to groups.
+def of_state(state: Mapping[str, Any]) -> tuple[list[Section], bool, dict[str, list[float]]]:
+    """The sections of a state, whether they belong to groups, and the sums of each gradient.
 
     Raises:
         ValueError: for a state of another version, or with an entry that is missing or wrong.
     """
-    groups, sections = _checked(Stored(state, "monitor", maker="monitor.init()"))
-    return list(map(_section, sections)), groups > 0
+    stored = Stored(state, "monitor", maker="monitor.init()")
+    groups, sections = _checked(stored)
+    return list(map(_section, sections)), groups > 0, each_state.sums(stored["each"]) if "each" in state else {}
 
 
-def loaded_state(stored: Stored, groups: int | None, like: Tensor) -> dict[str, Any]:
-    """A state whose tensors were made numbers, as tensors on the device of ``like`` again.
+def loaded_state(stored: Stored, state: dict[str, Any], groups: int | None, like: Tensor) -> dict[str, Any]:
+    """A state whose tensors were made numbers, as tensors again: in an empty one on the device of ``like``.
 
-    The ``state_dict()`` of a monitor, which an eager optimizer saves, is one too: without its timeline and its gradients.
+    The ``state_dict()`` of a monitor, which an eager optimizer saves, is one too: without its timeline.
 
     Raises:
         ValueError: as :func:`of_state`, and for a state of another number of groups.
     """
+    each: dict[str, list[float]] = {}
     if isinstance(stored.given, Mapping) and "every" in stored.given:
+        each = {name: [x.number() for x in numbers.entries()] for name, numbers in stored["each"].items()}
         stored = _of_monitor(stored, groups)
+    elif isinstance(stored.given, Mapping) and "each" in stored.given:
+        each = each_state.sums(stored["each"])
     many, sections = _checked(stored)
     if many != (groups or 0):
         raise stored["groups"].wrong(f"this step has {groups or 'no'} groups")
-    state, backend = init(like, groups), find(like)
+    backend = find(like)
     assert backend is not None
+    if "each" in state:
+        state["each"] = each_state.loaded(state["each"], each)
     for made, found in zip(state["sections"], sections, strict=True):
         for name, (length, dtype, _) in BLANK.items():
             numbers = list(map(int, found[name])) if dtype == "int32" else found[name]
@@ -265,7 +284,7 @@ def _of_monitor(stored: Stored, groups: int | None) -> Stored:
 
 def _checked(stored: Stored) -> tuple[int, list[dict[str, list[float]]]]:
     """The number of groups in a state, and the numbers of its sections."""
-    stored.check_keys(("version", "groups", "sections"))
+    stored.check_keys(("version", "groups", "sections"), ("each",))
     stored.check_version(VERSION)
     groups = stored["groups"].whole()
     return groups, list(map(_read, stored["sections"].entries(groups or 1)))
