@@ -20,7 +20,7 @@ G = TypeVar("G", covariant=True)
 Kept: TypeAlias = Union[Array, Sequence["Kept"], Mapping[Any, "Kept"], Dataclass, None]  # noqa: UP007  # it refers to itself
 K = TypeVar("K", bound=Kept)
 N = TypeVar("N")
-M = TypeVar("M", bound=TorchLeaf)
+M = TypeVar("M", bound=TorchLeaf[Any])
 
 
 class Returned:

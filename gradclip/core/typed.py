@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import Field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, SupportsFloat, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, SupportsFloat, TypeAlias, TypeVar, Union
+
+from gradclip.core.rule import Rule
 
 if TYPE_CHECKING:  # the types of the norms; Any where a framework is not installed
     import jax
@@ -28,21 +30,24 @@ __all__ = [
     "ArrayT",
     "Dataclass",
     "Grads",
+    "GradsT",
     "JaxT",
     "Leaf",
     "Limit",
     "Model",
     "Nest",
     "NumpyT",
+    "OwnLeaf",
     "PaddleLeaf",
     "PaddleT",
+    "RuleT",
     "Several",
     "Slotted",
-    "T",
     "TensorflowT",
     "TorchLeaf",
     "TorchT",
     "UnclearT",
+    "Wrong",
     "X",
     "Y",
 ]
@@ -84,31 +89,32 @@ class NumpyLeaf(Protocol):
     def strides(self) -> tuple[int, ...]: ...
 
 
-class TorchLeaf(Protocol):
+class TorchLeaf(Protocol[V]):
     """A tensor or a parameter of PyTorch."""
 
     @property
     def is_quantized(self) -> bool: ...
     @property
     def is_leaf(self) -> bool: ...
-    def __neg__(self) -> Any: ...
+    def __neg__(self) -> V: ...
 
 
-class JaxLeaf(Protocol):
+class JaxLeaf(Protocol[V]):
     """An array of JAX."""
 
     @property
     def is_fully_addressable(self) -> bool: ...
+    def __neg__(self) -> V: ...
 
 
-class PaddleLeaf(Protocol):
+class PaddleLeaf(Protocol[V]):
     """A tensor of Paddle."""
 
     def is_dist(self) -> bool: ...
-    def __neg__(self) -> Any: ...
+    def __neg__(self) -> V: ...
 
 
-class TensorflowLeaf(Protocol):
+class TensorflowLeaf(Protocol[V]):
     """A tensor, a variable or slices of TensorFlow."""
 
     @property
@@ -117,13 +123,23 @@ class TensorflowLeaf(Protocol):
     def graph(self) -> Any: ...
     @property
     def dtype(self) -> Any: ...
-    def __neg__(self) -> Any: ...
+    def __neg__(self) -> V: ...
 
 
 class Dataclass(Protocol):
     """A dataclass, as equinox and flax.struct make them: a pytree of JAX."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+class Wrong(Protocol[V]):
+    """As ``Wrong[Never]`` in the last overload: a type that no object has, since the size of an object is an int.
+
+    mypy compares a wrong argument with it without its parameter, finds it alike, and then has one line for that argument,
+    instead of a list of all overloads.
+    """
+
+    def __sizeof__(self) -> V: ...  # type: ignore[override]
 
 
 class Follows(Protocol):
@@ -158,6 +174,8 @@ Nest: TypeAlias = Union[  # noqa: UP007  # it refers to itself
     ValuesView["Nest[L]"],
     None,
 ]
+#: of any framework but NumPy, whose norms are scalars; elsewhere a norm is a tensor as any other
+OwnLeaf: TypeAlias = Union[TorchLeaf[L], JaxLeaf[L], PaddleLeaf[L], TensorflowLeaf[L]]  # noqa: UP007
 Several: TypeAlias = Union[  # noqa: UP007
     Sequence[Nest[L]],
     Mapping[Any, Nest[L]],
@@ -166,15 +184,17 @@ Several: TypeAlias = Union[  # noqa: UP007
     ItemsView[str, Nest[L]],
     ValuesView[Nest[L]],
 ]
-Grads: TypeAlias = Union[Nest[Array], Dataclass, Iterable[Any]]  # noqa: UP007  #: a tensor or a container of them; not a model
+#: a tensor or a container of them; not a model
+Grads: TypeAlias = Union[Nest[Array], Dataclass, Iterable[Any], Wrong[Never]]  # noqa: UP007
 
-# One for each framework, in the order of the overloads: the type of the norm follows from it.
-T = TypeVar("T", bound=Grads)
-UnclearT = TypeVar(
-    "UnclearT", bound=Nest[None]
-)  # what may be any type; a tensor of Paddle, which mypy takes for almost any, is no None
-NumpyT = TypeVar("NumpyT", bound=Nest[NumpyLeaf])
-TorchT = TypeVar("TorchT", bound=Nest[TorchLeaf])
-JaxT = TypeVar("JaxT", bound=Nest[JaxLeaf] | Dataclass)
-PaddleT = TypeVar("PaddleT", bound=Nest[PaddleLeaf])
-TensorflowT = TypeVar("TensorflowT", bound=Nest[TensorflowLeaf])
+# One for each framework, in the order of the overloads: the type of the norm follows from it. mypy writes out an alias that
+# stands alone, so that None, which is in it, stands beside it.
+GradsT = TypeVar("GradsT", bound=Grads)
+RuleT = TypeVar("RuleT", bound=Rule | Wrong[Never])
+# what may be any type; a tensor of Paddle, which mypy takes for almost any, is no None
+UnclearT = TypeVar("UnclearT", bound=Nest[None] | None)
+NumpyT = TypeVar("NumpyT", bound=Nest[NumpyLeaf] | None)
+TorchT = TypeVar("TorchT", bound=Nest[TorchLeaf[Any]] | None)
+JaxT = TypeVar("JaxT", bound=Nest[JaxLeaf[Any]] | Dataclass)
+PaddleT = TypeVar("PaddleT", bound=Nest[PaddleLeaf[Any]] | None)
+TensorflowT = TypeVar("TensorflowT", bound=Nest[TensorflowLeaf[Any]] | None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Never, TypeVar, overload
 
 from gradclip.core.containers import DEEPEST, nested_too_deep
 from gradclip.core.dtypes import COMPLEX, INTEGERS, WIDE
@@ -25,9 +25,9 @@ from gradclip.core.typed import (
     PaddleLeaf,
     PaddleT,
     Several,
-    TensorflowT,
     TorchT,
     UnclearT,
+    Wrong,
     X,
     Y,
 )
@@ -35,13 +35,13 @@ from gradclip.dialects import tensorflow as dialect
 from gradclip.dropins.common import as_tensor
 
 if TYPE_CHECKING:
-    from gradclip.core.typed import JaxNorm, NumpyTotal, PaddleNorm, TensorflowNorm, TorchNorm
+    from gradclip.core.typed import JaxNorm, NumpyTotal, PaddleNorm, TorchNorm
 
 __all__ = ["clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm"]
 
 Numbers = float | Sequence["Numbers"]
 Limits = Limit | Sequence[Numbers]
-MapT = TypeVar("MapT", bound=Mapping[Any, Nest[Array]])
+MapT = TypeVar("MapT", bound=Mapping[Any, Nest[Array]] | Wrong[Never])
 OtherT = TypeVar("OtherT", bound=Array)
 
 
@@ -147,14 +147,8 @@ def clip_by_global_norm(
 ) -> tuple[list[JaxT], JaxNorm]: ...
 @overload
 def clip_by_global_norm(
-    t_list: dict[X, TensorflowT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
-) -> tuple[dict[X, TensorflowT], TensorflowNorm]: ...
-@overload
-def clip_by_global_norm(
-    t_list: Sequence[TensorflowT], clip_norm: Limit, use_norm: object = ..., name: str | None = ...
-) -> tuple[list[TensorflowT], TensorflowNorm]: ...
-@overload
-def clip_by_global_norm(t_list: MapT, clip_norm: Limit, use_norm: object = ..., name: str | None = ...) -> tuple[MapT, Any]: ...
+    t_list: MapT, clip_norm: Limit | Wrong[Never], use_norm: object = ..., name: str | None = ...
+) -> tuple[MapT, Any]: ...
 @untraced
 def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None) -> tuple[Any, Any]:
     """Clip several tensors by one Euclidean norm over all of them, as ``tf.clip_by_global_norm`` does.
@@ -191,11 +185,11 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
 
 
 @overload
-def global_norm(t_list: Several[PaddleLeaf], name: str | None = ...) -> PaddleNorm: ...
+def global_norm(t_list: Several[PaddleLeaf[Any]], name: str | None = ...) -> PaddleNorm: ...
 @overload
 def global_norm(t_list: tuple[Leaf[X], Leaf[Y]], name: str | None = ...) -> X | Y: ...
 @overload
-def global_norm(t_list: Several[Leaf[X]], name: str | None = ...) -> X: ...
+def global_norm(t_list: Several[Leaf[X]] | Wrong[Never], name: str | None = ...) -> X: ...
 @untraced
 def global_norm(t_list: Any, name: str | None = None) -> Any:
     """The Euclidean norm over several tensors, as ``tf.linalg.global_norm`` computes it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, SupportsFloat, overload
+from typing import TYPE_CHECKING, Any, Never, SupportsFloat, overload
 
 from gradclip.core import registry
 from gradclip.core.engine import Options, run
@@ -17,7 +17,7 @@ from gradclip.core.errors import TensorTypeError
 from gradclip.core.gradients import Gradients, Holders, made, open_
 from gradclip.core.groups import Shards
 from gradclip.core.tracing import untraced
-from gradclip.core.typed import Array, Grads, Leaf, Limit, Nest, PaddleT, X, Y
+from gradclip.core.typed import Array, Grads, Leaf, Limit, Nest, PaddleT, Wrong, X, Y
 from gradclip.dialects.torch import clip_grad_norm, clip_grad_value
 from gradclip.dropins.common import as_tensor
 
@@ -75,8 +75,8 @@ def clip_grad_norm_(
 ) -> X: ...
 @overload
 def clip_grad_norm_(
-    parameters: Iterable[Leaf[X]],
-    max_norm: Limit,
+    parameters: Iterable[Leaf[X]] | Wrong[Never],
+    max_norm: Limit | Wrong[Never],
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
     foreach: bool | None = ...,
@@ -205,7 +205,7 @@ def get_total_norm(
 ) -> X: ...
 @overload
 def get_total_norm(
-    tensors: Iterable[Leaf[X]],
+    tensors: Iterable[Leaf[X]] | Wrong[Never],
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
     foreach: bool | None = ...,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from gradclip.core.backend import Backend, Tensor
 from gradclip.core.clip import EachRules, clip_opened
@@ -19,7 +19,7 @@ from gradclip.core.result import ClipResult
 from gradclip.core.rule import Rule
 from gradclip.core.sharding import check_reduce, check_shards
 from gradclip.core.tracing import untraced
-from gradclip.core.typed import JaxT, NumpyT, PaddleT, Slotted, T, TensorflowT, TorchT, UnclearT, X
+from gradclip.core.typed import GradsT, JaxT, NumpyT, PaddleT, Slotted, TensorflowT, TorchT, UnclearT, Wrong, X
 from gradclip.limits import Adaptive, numbers, tensors
 from gradclip.limits.saved import check_count, loaded
 from gradclip.limits.stored import Stored
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import typing_extensions
 
     from gradclip.core.returned import Unclear
-    from gradclip.core.typed import JaxNorm, NumpyNorm, PaddleNorm, TensorflowNorm, TorchNorm
+    from gradclip.core.typed import JaxNorm, NumpyNorm, PaddleNorm, TensorflowNorm, TorchNorm, Wrong
     from gradclip.steps.slotted import Clipped
 
     R = typing_extensions.TypeVar("R", bound=Rules, covariant=True, default=Any)
@@ -125,7 +125,9 @@ class Step(Generic[R]):
         self: Step[EachRules], grads: TorchT, state: State, params: object = ...
     ) -> tuple[ClipResult[TorchT, Any], dict[str, Any]]: ...
     @overload
-    def update(self: Step[EachRules], grads: T, state: State, params: object = ...) -> tuple[Unclear[T], dict[str, Any]]: ...
+    def update(
+        self: Step[EachRules], grads: GradsT, state: State, params: object = ...
+    ) -> tuple[Unclear[GradsT], dict[str, Any]]: ...
     @overload
     def update(
         self: Step[Rule], grads: UnclearT, state: State, params: object = ...
@@ -151,7 +153,9 @@ class Step(Generic[R]):
         self: Step[Rule], grads: TensorflowT, state: State, params: object = ...
     ) -> tuple[ClipResult[TensorflowT, TensorflowNorm], dict[str, Any]]: ...
     @overload
-    def update(self: Step[Rules], grads: T, state: State, params: object = ...) -> tuple[Unclear[T], dict[str, Any]]: ...
+    def update(
+        self: Step[Rules], grads: GradsT, state: State, params: object = ...
+    ) -> tuple[Unclear[GradsT], dict[str, Any]]: ...
     @untraced
     def update(self, grads: Any, state: State, params: Any = None) -> tuple[ClipResult[Any, Any], dict[str, Any]]:
         """Clip the gradients into new ones.
@@ -352,7 +356,7 @@ class More(TypedDict, total=False):
 @overload
 def clipped(optimizer: Slotted, rule: Rules, **more: Unpack[More]) -> Clipped: ...
 @overload
-def clipped(optimizer: X, rule: Rules, **more: Unpack[More]) -> X: ...
+def clipped(optimizer: X, rule: Rules | Wrong[Never], **more: Unpack[More]) -> X: ...
 def clipped(
     optimizer: Any,
     rule: Any = NO_RULE,

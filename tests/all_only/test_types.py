@@ -28,6 +28,7 @@ def mypy(folder: Path) -> Errors:
     path = {} if PACKAGE.name == "site-packages" else {"MYPYPATH": str(PACKAGE)}
     options = ["--strict", "--config-file=", "--follow-imports=silent", "--hide-error-context", "--no-error-summary"]
     out = launch([*options, f"--cache-dir={folder / 'cache'}", "."], "mypy", folder, path)
+    (folder / "mypy.txt").write_text(out, encoding="utf-8")
     found: Errors = {}
     for file, line, severity, text in re.findall(r"^([\w./]+):(\d+): (error|note): (.*)$", out, re.MULTILINE):
         if severity == "error" or REVEALED.match(text):
@@ -69,11 +70,16 @@ def checker(request: pytest.FixtureRequest) -> Callable[[Path], Errors]:
 
 
 @pytest.fixture(scope="module")
-def errors(checker: Callable[[Path], Errors], tmp_path_factory: pytest.TempPathFactory) -> Errors:
-    """The errors of one run over all files: reading a framework takes far longer than reading a file."""
-    folder = Path(shutil.copytree(USERS, tmp_path_factory.mktemp("types") / "users"))
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = Path(shutil.copytree(USERS, tmp_path_factory.mktemp("types") / "users"))
     for name in revealed.FRAMEWORKS:
-        (folder / f"revealed_{name}.py").write_text(revealed.program(name), encoding="utf-8")
+        (made / f"revealed_{name}.py").write_text(revealed.program(name), encoding="utf-8")
+    return made
+
+
+@pytest.fixture(scope="module")
+def errors(checker: Callable[[Path], Errors], folder: Path) -> Errors:
+    """The errors of one run over all files: reading a framework takes far longer than reading a file."""
     return checker(folder)
 
 
@@ -85,6 +91,18 @@ def test_a_users_program_has_no_error(user: str, errors: Errors) -> None:
 def test_each_wrong_use_is_an_error(errors: Errors) -> None:
     assert sorted(errors["wrong.py"]) == marked("wrong.py")
     assert len(marked("wrong.py")) > 20
+
+
+def test_the_error_of_a_wrong_argument_is_short(checker: Callable[[Path], Errors], errors: Errors, folder: Path) -> None:
+    """For mypy with its notes. Only for a missing argument it lists the overloads."""
+    lengths = {line: len(text) for line, text in errors["wrong.py"].items()}
+    if checker is mypy:
+        told = re.findall(r"^wrong\.py:(\d+): \w+: (.*)$", (folder / "mypy.txt").read_text(encoding="utf-8"), re.MULTILINE)
+        lengths = {line: sum(len(text) for number, text in told if int(number) == line) for line in lengths}
+    lines = (USERS / "wrong.py").read_text(encoding="utf-8").splitlines()
+    most = 500 if checker is mypy else 800  # pyright goes through the protocols of a limit
+    long = {lines[line - 1].partition("  #")[0] for line, length in lengths.items() if length > most}
+    assert long <= {"gradclip.clip_grad_norm_(model.parameters())", "gradclip.clip(grads)"}
 
 
 def test_each_wrong_use_of_tensorflow_and_keras_is_an_error(checker: Callable[[Path], Errors], errors: Errors) -> None:
