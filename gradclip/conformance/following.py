@@ -24,6 +24,7 @@ PROPERTIES = {
     "g": "a fixed limit holds during the warm-up",
     "h": "it does not refuse norms for ever",
 }
+_METHODS = ("init", "limit", "observe")
 _MOST_SHOWN = 300  # characters of an error of the user's code
 _LONG = 1500  # steps: longer than any known warm-up
 
@@ -177,13 +178,19 @@ def load_limit(text: str) -> Any:
     """The limit ``"module:name"`` or ``"file.py:name"``; it calls a function or a class.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if there is none, or if it lacks a method.
     """
     where, _, name = text.rpartition(":")
     try:
         found = Specification(text, "object", where, name).read()
-        return found if hasattr(found, "observe") and not isinstance(found, type) else found()
+        made = found if hasattr(found, "observe") and not isinstance(found, type) else found()
+    except ArgumentError:  # no such file or name
+        raise
     except Exception as error:  # the user's code may raise anything
         hint = "module:name or file.py:name, for a limit or a function that makes one."
         received = f"{shown(text)}: {type(error).__name__}: {str(error)[:_MOST_SHOWN]}"
         raise ArgumentError("There is no such limit.", received, hint) from None
+    lacking = [method for method in _METHODS if not callable(getattr(made, method, None))]
+    if lacking:
+        raise ArgumentError(f"{text} is not a limit: it has no method {' and no '.join(lacking)}.", "")
+    return made

@@ -48,7 +48,7 @@ class Task:
     def operation(self) -> str | None:
         """The operation of a function: the one selected operation."""
         named = self.dialects or ()
-        return named[0] if len(named) == 1 and "." in named[0] else None
+        return self.plan.operations[0] if len(named) == 1 and "." in named[0] else None
 
     def as_json(self) -> dict[str, Any]:
         """What the process of a target needs of it."""

@@ -35,6 +35,8 @@ class Shown:
 
     def __call__(self, run: Run) -> None:
         """Show the progress of a run."""
+        if run.usage:  # an error in the command is printed alone
+            return
         failures = sum(not result.conformant for result in run.results)
         if self._bars is None:
             self._say(run, failures)
@@ -54,7 +56,11 @@ class Shown:
         if run.ended:
             cases = f"{len(run.results)} cases in {run.entry['seconds']:.1f} s"
             line = f"{run.name or text}: {cases}, {failures} not as they should be"
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self._print(line)
         elif run.name and text not in self._told:
             self._told.add(text)
-            self._console.print(f"{run.name}: running", markup=False, highlight=False, soft_wrap=True)
+            self._print(f"{run.name}: running")
+
+    def _print(self, line: str) -> None:
+        """Print a line as it is: a target's name is a user's text."""
+        self._console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)

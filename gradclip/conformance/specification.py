@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from gradclip.conformance.adapted import gradclip_target, native_target
@@ -18,13 +19,15 @@ from gradclip.conformance.function import function_target
 from gradclip.conformance.slots import makes_slot, slot_target
 from gradclip.conformance.target import OPERATIONS, dialect_of
 from gradclip.core.errors import ArgumentError
+from gradclip.core.spelling import did_you_mean, nearest
 from gradclip.natives.model import KERAS_BACKENDS
 
-__all__ = ["ARRAYS", "NATIVES", "Specification", "installed"]
+__all__ = ["ARRAYS", "NATIVES", "Specification", "installed", "no_file", "no_function"]
 
 ARRAYS = ("numpy", "torch", "tensorflow", "paddle", "jax")  #: frameworks for ``gradclip:``
 NATIVES = ("torch", "tensorflow", "paddle", "optax", "keras")
 _ARRAYS_OF = {"optax": "jax", "keras": "numpy"}  # dialect -> the framework of its arrays; Keras has several
+_MOST_NAMED = 6  # functions in an error
 
 
 def _nothing() -> None:
@@ -114,9 +117,15 @@ class Specification:
         return next((one for one in targets[1:] and targets if not one.error), targets[0])
 
     def read(self) -> Any:
-        """The object. Its module may also be in the current folder, after all installed modules."""
+        """The object. Its module may also be in the current folder, after all installed modules.
+
+        Raises:
+            ValueError: for a file, a module or an object that does not exist.
+        """
         if self.name.endswith(".py"):
             path = Path(self.name).resolve()
+            if not path.is_file():
+                raise no_file(self.name)
             sys.path.append(str(path.parent))
             other = importlib.util.find_spec(path.stem)
             is_other = other is not None and other.origin != str(path)
@@ -129,10 +138,21 @@ class Specification:
             file.loader.exec_module(found)
         else:
             sys.path.append(os.getcwd())
-            found = importlib.import_module(self.name)
+            try:
+                found = importlib.import_module(self.name)
+            except ModuleNotFoundError as error:
+                if f"{self.name}.".startswith(f"{error.name}."):  # not one that the module imports
+                    raise ArgumentError(f"There is no module {error.name}.", repr(self.text)) from None
+                raise
+        where = self.name
         for part in self.on.split("."):
             is_method = isinstance(found, type) and inspect.isfunction(inspect.getattr_static(found, part, None))
-            found = getattr(self._made(found) if is_method else found, part)
+            owner = self._made(found) if is_method else found
+            try:
+                found = getattr(owner, part)
+            except AttributeError:
+                raise no_function(where, part, _functions(owner)) from None
+            where = f"{where}:{part}"
         return found
 
     def _made(self, kind: type) -> Any:
@@ -142,6 +162,33 @@ class Specification:
         except TypeError as error:
             hint = f"name a method of an object: trainer = {kind.__name__}(...), and trainer.method as the target."
             raise ArgumentError(f"{kind.__name__} cannot be made without arguments.", f"{self.text} ({error})", hint) from error
+
+
+def no_file(name: str) -> ArgumentError:
+    """The error for a file that does not exist."""
+    path = Path(name)
+    near = nearest(path.name, [one.name for one in path.parent.glob("*.py")])
+    return ArgumentError(f"There is no file {name}.", "", did_you_mean([str(path.with_name(one)) for one in near]))
+
+
+def no_function(where: str, name: str, known: list[str]) -> ArgumentError:
+    """The error for a function that a file, a module or an object lacks: it names those that are there, the nearest first.
+
+    >>> str(no_function("mine.py", "clpi", ["train", "clip"]))
+    'mine.py has no function clpi; it has clip and train.'
+    """
+    *others, last = list(dict.fromkeys([*nearest(name, known), *known]))[:_MOST_NAMED] or [""]
+    has = f"; it has {', '.join(others)}{' and ' * bool(others)}{last}" if last else ""
+    return ArgumentError(f"{where} has no function {name}{has}.", "")
+
+
+def _functions(owner: Any) -> list[str]:
+    """The functions and classes of a module, or the methods of an object, in its own order."""
+    if isinstance(owner, ModuleType):
+        found = {key: value for key, value in vars(owner).items() if getattr(value, "__module__", None) == owner.__name__}
+    else:
+        found = dict(vars(owner if isinstance(owner, type) else type(owner)))
+    return [key for key, value in found.items() if callable(value) and not key.startswith("_")]
 
 
 def installed() -> list[Specification]:

@@ -125,7 +125,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "keeps 6 of 8" in printed
     assert "(e) FAIL" in printed
     assert "it has no version" in printed
-    for text in ("no.such:thing", f"{tmp_path / 'none.py'}:x", "gradclip.limits:nothing"):
+    (tmp_path / "none.py").write_text("class Half:\n    def limit(self, s): return 1.0\n"
+                                      "def needs(x): return x\n", encoding="utf-8")  # fmt: skip
+    for text, said in {
+        "no.such:thing": "There is no module no.\n",
+        f"{tmp_path / 'mien.py'}:x": f"There is no file {tmp_path / 'mien.py'}.\nHint: did you mean {tmp_path / 'mine.py'}?\n",
+        "gradclip.limits:nothing": "gradclip.limits has no function nothing",
+        f"{tmp_path / 'none.py'}:Half": f"{tmp_path / 'none.py'}:Half is not a limit: it has no method init and no observe.\n",
+        f"{tmp_path / 'none.py'}:needs": "There is no such limit.\n",
+    }.items():
         assert main(["conformance", text, "--limit"]) == 2
-        assert "There is no such limit" in capsys.readouterr().err
+        assert capsys.readouterr().err.startswith(said)
     assert main(["conformance", "--limit"]) == 2

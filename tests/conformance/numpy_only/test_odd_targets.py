@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from gradclip.commands.cli import main
 from gradclip.conformance import Report, check_target, function_target, parametrize_with_checks
+from gradclip.conformance.cases import Plan, plan
 from gradclip.conformance.declared import shipped_xfails, xfails_of_run
+from gradclip.conformance.processes import Run, Task
+from gradclip.conformance.progress import Shown
 from gradclip.conformance.report import lay_out
 from gradclip.conformance.report.html import page
+from gradclip.conformance.specification import Specification
 from gradclip.core.errors import ArgumentError
 
 CLIP = "optax.clip"
@@ -169,6 +175,38 @@ def test_what_a_target_finds_wrong_with_the_command_is_said_once(
     Path("bad.py").write_text("def clip(grads, max_delta): return grads\n")
     assert main(["conformance", "bad.py:clip", "--select", "bound"]) == 2
     assert "Received: bad.py:clip\nHint: name it by one --dialect" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("mien.py:clip", "There is no file mien.py.\nHint: did you mean mine.py?\n"),
+        ("mine.py:clpi", "mine.py has no function clpi; it has clip, train and Trainer.\n"),
+        ("mine.py:Trainer.clap", "mine.py:Trainer has no function clap; it has clip.\n"),
+        ("nosuch.module:clip", "There is no module nosuch.\n"),
+    ],
+)
+def test_a_misspelt_target_is_wrong_usage_in_one_sentence(
+    target: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = "def train(): ...\ndef clip(grads, max_delta): ...\nclass Trainer:\n    def clip(self, grads, max_delta): ...\n"
+    Path("mine.py").write_text(f"from math import sqrt\n{source}_private = train\n")
+    assert main(["conformance", target, "--dialect", CLIP]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith(said)
+
+
+def test_a_dialect_may_be_spelled_as_its_rule() -> None:
+    assert Task(plan(["torch.clip_grad_norm"]), ["torch.clip_grad_norm"]).operation == "torch.clip_grad_norm_"
+
+
+def test_a_name_is_never_markup() -> None:
+    stream = io.StringIO()
+    run = Run(Specification.parse("[bold]mine.py:x:y"), Task(Plan(operations=[])), print, ended=True)
+    Shown(Console(file=stream))(run)
+    assert stream.getvalue().startswith("[bold]mine.py:x:y: 0 cases")
 
 
 def test_a_users_declarations_come_beside_those_for_natives(tmp_path: Path) -> None:
