@@ -13,7 +13,10 @@ from gradclip.rounds.round import Round
 __all__ = ["RULES", "Found", "differing", "found"]
 
 _EXPERTS = re.compile(r"expert|\bmoe", re.IGNORECASE)
-_NORM = re.compile(r"(^|_)norm$", re.IGNORECASE)
+_NORM = re.compile(r"(^|[_-])norms?($|[_-])|(?-i:[a-z]Norm($|[A-Z]))", re.IGNORECASE)
+_VALUE = re.compile(r"(^|_)(clip|grad|gradient|by)_?value$", re.IGNORECASE)
+_GLOBAL = re.compile(r"global|(^|_)max_grad(ient)?_norm$", re.IGNORECASE)
+_EACH = re.compile(r"(^|[_-])(per|each|tensor|layer|param|block|unit|leaf|variable)s?($|[_-])", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,19 +170,30 @@ def off(one: Round) -> Iterator[Found]:
 
 
 def named(one: Round) -> Iterator[Found]:
-    """A clip by value gets the setting of a clip by norm."""
+    """A clip by value gets the setting of a clip by norm, or the reverse."""
     for _, clip in one.clips:
-        if clip.kind == "value" and _NORM.search(clip.setting) and one.step is not None:
+        tested = " ".join(x.text.replace(clip.setting, "") for x in clip.tests)
+        if one.step is None or _EACH.search(clip.setting) or "norm" in tested or "value" in tested:  # a choice of both
+            continue
+        if clip.kind == "value" and _NORM.search(clip.setting):
             yield Found("GM104", clip, f"It clips each element, but its limit `{clip.setting}` is called a norm.")
+        elif clip.kind == "norm" and _VALUE.search(clip.setting) and not clip.setting.isupper():  # a constant of the file
+            reason = f"It clips by a norm, but its limit `{clip.setting}` is called that of a value."
+            yield Found("GM104", clip, reason, "Clip each element, or rename the limit if you mean the norm.")
 
 
 def several(one: Round) -> Iterator[Found]:
     """Each of several parts is clipped by its own norm, with one limit for all."""
-    clips = [*{x.where: x for _, x in one.clips if x.returns and x.kind == "norm" and x.limit is not None}.values()]
+    known = [x for _, x in one.clips if x.returns and x.kind == "norm" and x.limit is not None]
+    clips = [*{(x.where, x.params): x for x in known}.values()]
     apart = [x for x in clips if all(x is y or x.params.meets(y.params) is False for y in clips)]
     if len(apart) > 1 and len({x.limit for x in apart}) == 1:
-        reason = f"It clips one of {len(apart)} parts by its own norm, and all have the limit {apart[0].limit}."
+        reason = f"It clips one of {len(apart)} parts by its own norm, and all have the limit {_limit(apart[0])}."
         yield Found("GM135", apart[-1], reason, about=tuple(apart[:-1]))
+
+
+def _limit(clip: Clip) -> str:
+    return f"`{clip.setting}`" if clip.setting else str(clip.limit)
 
 
 def experts_apart(one: Round) -> Iterator[Found]:
@@ -214,10 +228,15 @@ def _is_same_clip(one: Clip, other: Clip) -> bool:
 
 
 def by_parts(one: Round) -> Iterator[Found]:
-    """Each parameter is clipped by its own norm, in a loop over all of them."""
+    """Each parameter is clipped by its own norm: in a loop over all of them, or by the limit of one norm over all."""
     for _, clip in one.clips:
-        if clip.is_loop and clip.kind == "norm" and one.step is not None:
+        if one.step is None or _EACH.search(clip.setting):
+            continue
+        if clip.is_loop and clip.kind == "norm":
             yield Found("GM126", clip, "")
+        elif clip.kind == "each" and _GLOBAL.search(clip.setting):
+            reason = f"It clips each gradient by its own norm, but its limit `{clip.setting}` is called one for all."
+            yield Found("GM126", clip, reason, "Clip all gradients by one norm, or rename the limit if you mean each.")
 
 
 def others(one: Round) -> Iterator[Found]:

@@ -167,7 +167,8 @@ def _subscript(machine: Machine, node: ast.Subscript) -> Value:
     if isinstance(owner, Gradients):
         return owner
     said = tests.marked(key.value) if isinstance(key, Constant) and isinstance(key.value, str) else frozenset[str]()
-    return Thing((*owner.token, "[]", machine.token("key", key.token)[1]), owner.marks | key.marks | said)
+    name = key.value if isinstance(key, Constant) and isinstance(key.value, str) else machine.token("key", key.token)[1]
+    return Thing((*owner.token, ("[]", name)), owner.marks | key.marks | said)
 
 
 def _binary(machine: Machine, node: ast.BinOp) -> Value:

@@ -6,11 +6,11 @@ import ast
 import math
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gradclip.natives import Native
 from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Hook, Params, Reduce, Step, Unscale, Write, Zero
-from gradclip.source.reading import measures
+from gradclip.source.reading import limits, measures
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     SCALED,
@@ -28,7 +28,6 @@ from gradclip.source.reading.values import (
     Value,
     last_of,
     marks,
-    number_of,
     parameters,
     scaled_by,
 )
@@ -222,12 +221,26 @@ def reduce(machine: Machine, tensors: Value, given: Call) -> None:
         machine.emit(Reduce(**machine.about(given.node)))
 
 
-def clip(machine: Machine, tensors: Value | None, limit: Value | None, given: Call, native: Native | None = None) -> Value:
+def clip(
+    machine: Machine,
+    tensors: Value | None,
+    limit: Value | None,
+    given: Call,
+    native: Native | None = None,
+    written: ast.expr | None = None,
+) -> Value:
     """``clip_grad_norm_(parameters, limit)``."""
     is_exact = native is not None and native.is_exact
-    is_value = is_exact if native is not None and native.dialect else "value" in getattr(given.node.func, "attr", "")
+    algorithm = given.given.get("gradient_clip_algorithm")
+    by_method = "value" in getattr(given.node.func, "attr", "") or (
+        isinstance(algorithm, Constant) and algorithm.value == "value"
+    )
+    is_value = is_exact if native is not None and native.dialect else by_method
     params = parameters(tensors)
-    is_loop = isinstance(tensors, Elements) and tensors.is_one and tensors.of is None and "gradient" not in tensors.marks
+    one = tensors
+    if isinstance(tensors, Tuple) and len(tensors.items) == 1 and getattr(tensors.items[0], "loop", None) in machine.loops:
+        one = tensors.items[0]  # [p] in the loop over all p
+    is_loop = isinstance(one, Elements) and one.is_one and one.of is None and "gradient" not in one.marks
     if tensors is not None and not isinstance(tensors, (Elements, Tuple, Table)) and tensors.token:
         params = Params.joined([params, Params(unseen=frozenset({tensors.token}))])
     machine.emit(
@@ -235,27 +248,14 @@ def clip(machine: Machine, tensors: Value | None, limit: Value | None, given: Ca
             **machine.about(given.node),
             params=params,
             kind="value" if is_value else "norm",
-            limit=_limit(limit),
-            setting=_name(limit) if isinstance(limit, Thing) else "",
+            **limits.about(machine, limit, written),
             is_loop=is_loop,
-            is_off=_is_off(machine, limit),
             only_measures=isinstance(limit, Constant) and limit.value == math.inf,
             wants_norm=given.node is not machine.bare,
             is_local=measures.LOCAL in marks(given.args[2:]),
         )
     )
     return Thing(machine.fresh(given.node, "norm", len(machine.events)), frozenset({"norm", "varies"}))
-
-
-def _is_off(machine: Machine, limit: Value | None) -> bool:
-    """Whether a limit is a setting whose default is 0, and no test of it is around."""
-    if not isinstance(limit, Thing) or _name(limit) not in machine.file.zeros:
-        return False
-    return not any(isinstance(x.key, tuple) and limit.token == x.key[1 : 1 + len(limit.token)] for x in machine.conditions)
-
-
-def _limit(limit: Value | None) -> Any:
-    return number_of(limit) if limit is None or isinstance(limit, Constant) else limit.token
 
 
 # ---- gradients of parameters, one by one ---------------------------------------------------------------------------------
@@ -269,8 +269,9 @@ def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Va
     if name == "zero_":
         machine.emit(Zero(**event, params=owner.params))
     elif name in _CLAMPS:
-        limit = given.get(1, "max") or given.get(0, "min")
-        machine.emit(Clip(**event, params=owner.params, kind="value", limit=_limit(limit)))
+        limit = (1, "max") if given.get(1, "max") is not None else (0, "min")
+        said = limits.about(machine, given.get(*limit), given.written(*limit))
+        machine.emit(Clip(**event, params=owner.params, kind="value", **said))
     elif name in _WRITES:
         machine.emit(Write(**event, params=owner.params, is_local=measures.LOCAL in marks(given.args)))
     elif name in ("to_local", "full_tensor"):

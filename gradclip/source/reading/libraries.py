@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from gradclip.natives import BY_NAME, NATIVES, Kind, Native
-from gradclip.source.reading import functional, gradients, measures
+from gradclip.source.reading import functional, gradients, measures, taken, transformations
 from gradclip.source.reading.values import (
     MOST,
     SCALED,
@@ -136,8 +136,8 @@ def _apex(name: str, loss: Value) -> Context:
 
 
 def _clip(machine: Machine, native: Native, given: Call) -> Value:
-    limit = functional.limit_of(native, given) if native.dialect else None
-    return gradients.clip(machine, given.get(0, native.tensors), limit, given, native)
+    place = (list(native.signature.parameters).index(native.limit), native.limit) if native.dialect else (-1,)
+    return gradients.clip(machine, given.get(0, native.tensors), given.get(*place), given, native, given.written(*place))
 
 
 def _chained(given: Call) -> Value:
@@ -158,7 +158,7 @@ def _same(given: Call) -> Value:
 
 def _made(machine: Machine, name: str, given: Call) -> Value:
     values = (*given.args, *given.given.values())
-    return Made(
+    made = Made(
         machine.fresh(given.node, name),
         name=name,
         args=given.args,
@@ -168,6 +168,10 @@ def _made(machine: Machine, name: str, given: Call) -> Value:
         where=machine.place(given.node),
         text=machine.shown(given.node),
     )
+    taken.made_with(machine, made, given)
+    if name.startswith("optax."):
+        transformations.made_of(machine, made, given)
+    return made
 
 
 # ---- methods -------------------------------------------------------------------------------------------------------------
@@ -260,11 +264,12 @@ def _clip_method(machine: Machine, owner: Value, name: str, given: Call) -> Valu
         tensors: Value | None = Elements((), params=gradients.of_optimizer(optimizer)) if optimizer is not None else None
         limit = next((given.given[x] for x in _LIMITS if x in given.given), None)
         return gradients.clip(machine, tensors, limit, given)
+    written = given.written(1, *_LIMITS)
     is_model = not values or (len(given.args) == 1 and not isinstance(values[0], (Elements, Tuple)))
     if is_model and not isinstance(owner, (Elements, Tuple)):  # model.clip_grad_norm_(1.0)
         return gradients.clip(machine, Elements((), params=gradients.of_module(owner)), given.get(0, *_LIMITS), given)
     gradients.unscale(machine, None, given)
-    return gradients.clip(machine, given.get(0, "parameters"), given.get(1, *_LIMITS), given)
+    return gradients.clip(machine, given.get(0, "parameters"), given.get(1, *_LIMITS), given, written=written)
 
 
 def _of_container(owner: Value, name: str, given: Call) -> Value | None:

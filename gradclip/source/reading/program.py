@@ -40,7 +40,7 @@ _VALUES = EVENTS | {
     *("pmean", "psum", "chain", "fit", "compile"),
 }
 _OF_VALUES = re.compile(r"\b(jax|optax|tensorflow|keras|flax|equinox)\b")
-_FAR = 2  #: imports from a file to another one in which events are looked for
+_IMPORTS = 2  #: files through which a name may come
 _LONG = 60  #: characters of code in a message
 _EXITS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 
@@ -59,10 +59,10 @@ class File:
         self.text, self.path, self._follow = text, path, follow
         self.tree = tree or ast.parse(text)
         self._others: dict[str, File | None] = {}
-        self._telling: dict[int, frozenset[str]] = {}
         self._matters: dict[int, bool] = {}
         self._leaves: dict[int, bool] = {}
         self._shown: dict[int, str] = {}
+        self._told: dict[int, frozenset[str]] = {}
         self.keys: dict[tuple[object, ...], int] = {}  #: the identities of what is computed
         self.alone: Any = None  #: what the file shows by itself
         self.zeros: set[str] = set()  #: the settings with a default of 0
@@ -133,22 +133,32 @@ class File:
     def _events(self) -> frozenset[str]:
         return frozenset(_VALUES if _OF_VALUES.search(self.text) else EVENTS)
 
-    def telling(self, far: int = _FAR) -> frozenset[str]:
-        """The names of functions and classes that have events, directly or by calls, also in files so many imports away."""
-        if far not in self._telling:
-            calls: dict[str, set[str]] = {}
-            for one in self._walked[0]:
-                around = one
-                while around.outer or around.node is not self.tree:
-                    if isinstance(around.node, _DEFINED):
-                        calls.setdefault(around.node.name, set()).update(one.names)
-                    around = self._walked[0][around.outer]
-            imported = self._imported(far)
-            telling = {name for name, names in calls.items() if not names.isdisjoint(self._events | imported)}
-            while more := {name for name, names in calls.items() if name not in telling and not names.isdisjoint(telling)}:
+    @property
+    def telling(self) -> frozenset[str]:
+        """The names of functions and classes that have events, directly or by calls."""
+        return self._telling(_IMPORTS)
+
+    def _telling(self, depth: int) -> frozenset[str]:
+        """The same, with so many imports after each other: files may import each other."""
+        if depth not in self._told:
+            imported = self._imported(depth)
+            telling = {name for name, names in self._calls.items() if not names.isdisjoint(self._events | imported)}
+            while more := {x for x, names in self._calls.items() if x not in telling and not names.isdisjoint(telling)}:
                 telling |= more
-            self._telling[far] = frozenset(telling | imported)
-        return self._telling[far]
+            self._told[depth] = frozenset(telling | imported)
+        return self._told[depth]
+
+    @cached_property
+    def _calls(self) -> dict[str, set[str]]:
+        """The last names of all calls within the functions and classes of a name."""
+        calls: dict[str, set[str]] = {}
+        for one in self._walked[0]:
+            around = one
+            while around.outer or around.node is not self.tree:
+                if isinstance(around.node, _DEFINED):
+                    calls.setdefault(around.node.name, set()).update(one.names)
+                around = self._walked[0][around.outer]
+        return calls
 
     def matters(self, node: ast.AST) -> bool:
         """Whether a statement, or a conditional expression, may have events."""
@@ -157,7 +167,7 @@ class File:
         return self._matters.get(id(node), False)
 
     def _judge(self) -> None:
-        telling, judged = self._events | self.telling(), self._walked[0]
+        telling, judged = self._events | self.telling, self._walked[0]
         has = [not one.names.isdisjoint(telling) for one in judged]
         for place in range(len(judged) - 1, 0, -1):
             one = judged[place]
@@ -171,14 +181,15 @@ class File:
         self.matters(node)
         return self._leaves.get(id(node), False)
 
-    def _imported(self, far: int) -> frozenset[str]:
+    def _imported(self, depth: int) -> frozenset[str]:
         """The names from other files of the project that have events."""
         found: set[str] = set()
-        for node in self.nodes if self._follow is not None and far else ():
+        for node in self.nodes if self._follow is not None and depth else ():
             if isinstance(node, ast.ImportFrom):
                 other = self.other("." * node.level + (node.module or ""))
                 if other is not None:
-                    found.update(x.asname or x.name for x in node.names if x.name in other.telling(far - 1))
+                    told = other._telling(depth - 1)
+                    found.update(x.asname or x.name for x in node.names if x.name in told)
         return frozenset(found)
 
     def other(self, module: str) -> File | None:

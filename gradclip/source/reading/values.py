@@ -260,6 +260,12 @@ class Call:
         named = next((self.given[name] for name in names if name in self.given), None)
         return named if named is not None else (self.args[place] if 0 <= place < len(self.args) else None)
 
+    def written(self, place: int, *names: str) -> ast.expr | None:
+        """The expression of an argument; None if the call does not show it."""
+        named = next((x.value for x in self.node.keywords if x.arg in names), None)
+        plain = self.node.args if not any(isinstance(x, ast.Starred) for x in self.node.args[: place + 1]) else []
+        return named if named is not None else (plain[place] if 0 <= place < len(plain) else None)
+
 
 def origin(name: str, number: object) -> Origin:
     return Origin(name, hash(number))

@@ -155,8 +155,8 @@ class _Entry:
         if target is None:
             return None
         given = unknowns(self.function, is_method=owner is not None)
-        for past in (machine.events, machine.changes, machine.taken):
-            past.clear()
+        machine.events.clear()
+        machine.changes.clear()
         machine.passes.append(0)
         machine.enter(target, (), given, self.function, owner)
         if {Backward, Clip} <= {type(x) for x in machine.events} and not any(isinstance(x, Step) for x in machine.events):

@@ -8,6 +8,7 @@ import libcst as cst
 
 from gradclip.natives.model import Applied
 from gradclip.source.found import ApiCall, Finding
+from gradclip.source.objects import maker
 from gradclip.source.source import last_name, target_names
 from gradclip.source.traps import unused
 
@@ -42,7 +43,13 @@ def _unguarded(found: ApiCall, tensor: cst.Name, iterable: cst.BaseExpression) -
         return None
     wanted = made.args[1].value
     wanted = values.value_of(wanted) or wanted
-    if len(made.args) > 2 or not _ALL.search(source.one_line(wanted)):
+    if len(made.args) > 2 or not _ALL.search(source.one_line(wanted)) or _is_sequential(wanted, found):
         return None
     reason = f"{source.shown(made)} is None for each variable that the loss does not use, and this function fails on None."
     return Finding("GM123", reason, f"Write: ... if {tensor.value} is not None else None; or take tf.clip_by_global_norm.")
+
+
+def _is_sequential(variables: cst.BaseExpression, found: ApiCall) -> bool:
+    """Whether they are those of a model in which each layer takes what the last one gives: its loss uses all of them."""
+    model = maker(variables.value, found.context) if isinstance(variables, cst.Attribute) else None
+    return model is not None and last_name(model.func) == "Sequential"

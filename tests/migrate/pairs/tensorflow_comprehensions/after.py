@@ -4,7 +4,7 @@ import gradclip
 def step(optimizer, loss, clip):
     gvs = optimizer.compute_gradients(loss)
     gvs = [(gradclip.clip_by_norm(g, clip), v) for g, v in gvs]
-    gvs = [(gradclip.clip_by_norm(g, clip) if g is not None else None, v) for g, v in gvs]
+    gvs = [(gradclip.clip_by_norm(g, 2.0) if g is not None else None, v) for g, v in gvs]
     for i, (g, v) in enumerate(gvs):
         if g is not None:
             gvs[i] = (gradclip.clip_by_norm(g, clip), v)

@@ -4,7 +4,7 @@ import tensorflow as tf
 def step(optimizer, loss, clip):
     gvs = optimizer.compute_gradients(loss)
     gvs = [(tf.clip_by_norm(g, clip), v) for g, v in gvs]
-    gvs = [(tf.clip_by_norm(g, clip) if g is not None else None, v) for g, v in gvs]
+    gvs = [(tf.clip_by_norm(g, 2.0) if g is not None else None, v) for g, v in gvs]
     for i, (g, v) in enumerate(gvs):
         if g is not None:
             gvs[i] = (tf.clip_by_norm(g, clip), v)

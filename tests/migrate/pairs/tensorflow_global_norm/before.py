@@ -4,7 +4,7 @@ import tensorflow as tf
 def step(tape, loss, variables, optimizer, clip_norm):
     grads = tape.gradient(loss, variables)
     grads, _ = tf.clip_by_global_norm(grads, clip_norm)
-    clipped, norm = tf.clip_by_global_norm(t_list=grads, clip_norm=clip_norm, name="clip")
+    clipped, norm = tf.clip_by_global_norm(t_list=grads, clip_norm=7.0, name="clip")
     grads = tf.clip_by_global_norm(clipped, 6.0)[0]
     known = tf.linalg.global_norm(grads)
     grads, _ = tf.clip_by_global_norm(grads, 5.0, use_norm=known)

@@ -1,0 +1,88 @@
+"""What limits a clip: a number, or the object that holds it, and the name of its setting."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Any
+
+from gradclip.natives import Native
+from gradclip.source.reading.program import last
+from gradclip.source.reading.values import Call, Constant, Origin, Thing, Value, number_of
+
+if TYPE_CHECKING:
+    from gradclip.source.reading.machine import Machine
+
+__all__ = ["about", "of_native"]
+
+_TELLS = re.compile(r"norm|val|global|each|per_", re.IGNORECASE)  #: a name that says what its limit is of
+
+
+def about(machine: Machine, limit: Value | None, node: ast.expr | None, *, zero_is_off: bool = False) -> dict[str, Any]:
+    """What a clip says of its limit; ``node`` is the expression that gives it."""
+    setting = _setting(limit, node)
+    off = not zero_is_off and bool(setting) and _is_off(machine, limit, node, setting)
+    return {"limit": _identity(limit), "setting": setting, "is_off": off}
+
+
+def of_native(machine: Machine, native: Native, given: Call) -> dict[str, Any]:
+    """The same for the call of a native."""
+    if not native.dialect:
+        return {}
+    place = (list(native.signature.parameters).index(native.limit), native.limit)
+    return about(machine, given.get(*place), given.written(*place), zero_is_off=native.at_zero != "zeros")
+
+
+def _identity(limit: Value | None) -> Any:
+    return number_of(limit) if limit is None or isinstance(limit, Constant) else limit.token
+
+
+def _setting(limit: Value | None, node: ast.expr | None) -> str:
+    """The name of the object that holds a limit, if it tells something; else that of the expression."""
+    own = _own_name(limit)
+    return own if own and _TELLS.search(own) else (_name(node) or own)
+
+
+def _own_name(limit: Value | None) -> str:
+    end = limit.token[-1] if isinstance(limit, Thing) and limit.token else None
+    if isinstance(end, Origin):
+        return end.name
+    if isinstance(end, tuple):  # a key
+        return str(end[-1])
+    return end if isinstance(end, str) and end.isidentifier() else ""
+
+
+def _name(node: ast.expr | None) -> str:
+    """The name of a setting: of ``cfg.clip``, ``cfg["clip"]``, ``cfg.get("clip", 0.0)``, ``float(cfg.clip)``."""
+    if isinstance(node, ast.UnaryOp):
+        return _name(node.operand)
+    if isinstance(node, ast.Subscript):
+        return _text(node.slice)
+    if isinstance(node, ast.Call):
+        texts = (text for x in node.args if (text := _text(x)))
+        return next(texts, _name(node.args[0]) if len(node.args) == 1 else "")
+    return last(node) if node is not None else ""
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _is_off(machine: Machine, limit: Value | None, node: ast.expr | None, setting: str) -> bool:
+    """Whether the default of a setting is 0, and no test of it is around."""
+    names = {setting, _own_name(limit), _name(node)} - {""}
+    value = number_of(limit)
+    if value is None:
+        default = node.args[1] if isinstance(node, ast.Call) and len(node.args) == 2 else None
+        has_zero = isinstance(default, ast.Constant) and default.value == 0 and last(node.func) == "get"  # type: ignore[union-attr]
+        if not has_zero and names.isdisjoint(machine.file.zeros):
+            return False
+    elif value != 0 or value is False:
+        return False
+    tested = (x for x in machine.conditions if any(name in x.text for name in names) or _is_of(x.key, limit))
+    return not any(True for _ in tested)
+
+
+def _is_of(key: object, limit: Value | None) -> bool:
+    """Whether a test is about an object."""
+    return limit is not None and isinstance(key, tuple) and bool(limit.token) and key[1 : 1 + len(limit.token)] == limit.token

@@ -1,0 +1,102 @@
+"""Gradients that are values: what a clip, a reduction or a step adds to their history, and the clips that optimizers have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gradclip.core.rule import Scope
+from gradclip.natives import BY_NAME, KEYWORDS, Kind, Native
+from gradclip.rounds import UNKNOWN, Clip, Condition, Event, Params, Reduce, Step
+from gradclip.source.reading import limits
+from gradclip.source.reading.values import Call, Constant, Gradients, Made, Thing, Value
+
+if TYPE_CHECKING:
+    from gradclip.source.reading.machine import Machine
+
+__all__ = ["EVERY", "after", "clip_by", "made_with", "own_clip", "stepped", "whose"]
+
+EVERY = Condition("MultiSteps", kind="every", text="`MultiSteps` has seen all passes")
+_KINDS = {Scope.VALUE: "value", Scope.GLOBAL: "norm"}
+
+
+def after(one: Gradients, *events: Event, is_update: bool = False) -> Gradients:
+    """Gradients after more has happened to them."""
+    return replace(one, history=(*one.history, *events), is_update=one.is_update or is_update)
+
+
+def whose(of: Gradients) -> Params:
+    """The parameters of gradients, or what identifies gradients whose origin is not known."""
+    backward = of.backward
+    return backward.params if backward is not None else Params(unseen=frozenset({of.token}))
+
+
+def clip_by(native: Native, of: Gradients, **about: Any) -> Clip:
+    """What a native does to gradients."""
+    return Clip(**about, returns=True, params=whose(of), kind=_kind(native), is_late=of.is_update)
+
+
+def _kind(native: Native) -> str:
+    return _KINDS.get(native.rule().scope, "each") if native.dialect else "norm"
+
+
+def made_with(machine: Machine, made: Made, given: Call) -> None:
+    """An optimizer that clips, or an object that clips for one: what its limit is called, whatever uses it."""
+    about = {**machine.about(given.node), "params": UNKNOWN}
+    step = Step(**{**about, "text": "The optimizer's step"}, optimizer=made.token)
+    own = BY_NAME.get(made.name)
+    if own is not None and own.kind is Kind.OBJECT:
+        limit = limits.of_native(machine, own, given)
+        machine.taken.append((Clip(**about, **limit, returns=True, kind=_kind(own)), step))
+    for native in KEYWORDS.get(made.name, ()):
+        if native.keyword in given.given:
+            limit = limits.of_native(machine, native, given)
+            machine.taken.append((Clip(**about, **limit, returns=True, kind=_kind(native)), step))
+
+
+def stepped(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gradients:
+    """An optimizer takes gradients; those that it has made itself it does not take again."""
+    if of.is_update:
+        return of
+    if isinstance(owner, Thing) and owner.token[-1:] == ("optimizer",) and machine.file.compiled is not None:
+        owner = machine.file.compiled  # self.optimizer of a Keras model
+    passes = owner.given.get("gradient_accumulation_steps") if isinstance(owner, Made) else None
+    if passes is not None and not _is_off(passes) and any(isinstance(x, Clip) for x in of.history):
+        of = replace(of, history=(*of.history, *of.history))
+        machine.conditions.append(replace(EVERY, text="`gradient_accumulation_steps` passes are done"))
+        made = _taken_by(machine, owner, of, given)
+        machine.conditions.pop()
+        return made
+    return _taken_by(machine, owner, of, given)
+
+
+def _taken_by(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gradients:
+    about = machine.about(given.node)
+    params, history = whose(of), of.history
+    reduced = of.backward is None or any(isinstance(x, Reduce) for x in history)  # or it is not known
+    if machine.replicas and not reduced and not _keeps_apart(given):
+        history = (*history, Reduce(**about, params=params))
+    step = Step(**about, params=params, optimizer=owner.token, clip=own_clip(owner))
+    machine.taken.append((*history, step))
+    return after(of, step, is_update=True)
+
+
+def own_clip(owner: Value) -> str:
+    """The clip that an optimizer of Keras has itself, as it is shown; "" if it has none."""
+    if not isinstance(owner, Made):
+        return ""
+    if owner.name.startswith("gradclip") and owner.name.endswith("clipped"):
+        return owner.text
+    keywords = [native.keyword for native in KEYWORDS.get(owner.name, ())]
+    on = [x for x in keywords if x in owner.given and not _is_off(owner.given[x])]
+    return f"{owner.text} with `{on[0]}`" if on else ""
+
+
+def _is_off(value: Value) -> bool:
+    return isinstance(value, Constant) and not value.value
+
+
+def _keeps_apart(given: Call) -> bool:
+    """``experimental_aggregate_gradients=False`` or ``skip_gradients_aggregation=True``: the program has summed."""
+    names = {"experimental_aggregate_gradients": False, "skip_gradients_aggregation": True}
+    return any(isinstance(x := given.given.get(name), Constant) and x.value is value for name, value in names.items())

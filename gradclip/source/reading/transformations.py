@@ -1,0 +1,118 @@
+"""Optax's transformations: what a chain does to gradients, where it updates them and where it is made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gradclip.natives import BY_NAME, Kind, Native
+from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Step
+from gradclip.source.reading import limits
+from gradclip.source.reading.taken import EVERY, after, clip_by, stepped
+from gradclip.source.reading.values import Call, Gradients, Made, Table, Thing, Tuple, Value
+
+if TYPE_CHECKING:
+    from gradclip.source.reading.machine import Machine
+
+__all__ = ["is_clip", "made_of", "updated"]
+
+#: optax's functions that make updates of gradients
+_OPTIMIZER = re.compile(
+    r"optax\.(\w+\.)?(scale_by_\w+|adam\w*|sgd|noisy_sgd|rmsprop|adagrad|adadelta|adafactor|lion|lamb|lars|novograd|nadam\w*|"
+    r"radam|yogi|sm3|fromage|adabelief|amsgrad|rprop|lbfgs|sign_sgd|optimistic_\w+|adan|muon|prodigy|sophia)$"
+)
+_CHAINS = frozenset({"chain", "named_chain"})
+_OF_OTHERS = _CHAINS | {"multi_transform", "partition", "MultiSteps"}
+
+
+def is_clip(link: Value) -> Native | None:
+    """The native of a transformation of a chain."""
+    if not isinstance(link, Made):
+        return None
+    native = BY_NAME.get(link.name)
+    if native is None and link.name.endswith("gradient_transformation"):
+        return next(x for x in BY_NAME.values() if x.names[0] == "optax.clip_by_global_norm")
+    return native if native is not None and native.kind is Kind.OBJECT and native.framework == "optax" else None
+
+
+def _clip(machine: Machine, native: Native, link: Made, of: Gradients, given: Call) -> Clip:
+    """The clip that a link of a chain is; its limit may be in a rule of gradclip's."""
+    first = link.args[0] if link.args else None
+    limit = first.args[0] if isinstance(first, Made) and first.args else first
+    written = link.node.args[0] if link.node is not None and link.node.args and limit is first else None
+    said = limits.about(machine, limit, written) | {"where": link.where, "text": link.text, "is_off": False}
+    return clip_by(native, of, **{**machine.about(given.node), **said})
+
+
+def _links(made: Value) -> Iterator[Value]:
+    """The transformations of a chain, in order."""
+    if isinstance(made, Made) and made.name.rpartition(".")[2] in _CHAINS:
+        for link in (*made.args, *(x for _, x in sorted(made.given.items()))):
+            part = link.items[-1] if isinstance(link, Tuple) and link.items else link
+            yield from _links(part)
+    else:
+        yield made
+
+
+def made_of(machine: Machine, made: Made, given: Call) -> None:
+    """What a chain does to the gradients of any program, which may take it where no reader can follow."""
+    if made.name.rpartition(".")[2] in _OF_OTHERS:
+        backward = Backward(text="The backward pass", params=Params(unseen=frozenset({made.token})))
+        known = len(machine.changes)
+        updated(machine, made, Gradients((*made.token, "grads"), history=(backward,)), given)
+        del machine.changes[known:]
+
+
+def updated(machine: Machine, owner: Value, of: Gradients, given: Call) -> Value:
+    """``transformation.update(grads, state, params)``."""
+    result = of
+    for link in _links(owner):
+        native = is_clip(link)
+        if native is not None and native.dialect.endswith("block_rms") and result.is_update:
+            continue  # Adafactor's limit of updates
+        if native is not None and isinstance(link, Made):
+            event = _clip(machine, native, link, result, given)
+            result = after(result, event)
+            if event.is_late:
+                machine.taken.append(result.history)
+            else:
+                machine.changes.append(result)
+        elif isinstance(link, Made) and link.name.endswith(("multi_transform", "partition")) and link.args:
+            result = _parted(machine, link, result, given)
+        elif isinstance(link, Made) and link.name.endswith("MultiSteps") and link.args:
+            result = _accumulated(machine, link.args[0], result, given)
+        elif (isinstance(link, Made) and _OPTIMIZER.match(link.name)) or not isinstance(link, Made):
+            result = stepped(machine, link, result, given)
+    return Tuple((), items=(result, Thing((*of.token, "state"))))
+
+
+def _accumulated(machine: Machine, inner: Value, of: Gradients, given: Call) -> Gradients:
+    """``MultiSteps(inner)``: the inner transformation gets the mean of several passes."""
+    outer = [x for x in of.history if isinstance(x, Clip)]
+    again = Gradients(of.token, history=(*of.history, *of.history) if outer else of.history)
+    before = len(machine.conditions)
+    machine.conditions.append(EVERY)
+    made = updated(machine, inner, again, given)
+    del machine.conditions[before:]
+    return made.items[0] if isinstance(made, Tuple) and isinstance(made.items[0], Gradients) else of
+
+
+def _parted(machine: Machine, link: Made, of: Gradients, given: Call) -> Gradients:
+    """``multi_transform({"body": adam, "head": set_to_zero()}, labels)``: a transformation for each part."""
+    parts = link.args[0].items if isinstance(link.args[0], Table) else {}
+    tokens = {name: (*of.token, str(name)) for name in parts}
+    whole = Params.of(*tokens.values())
+    history = tuple(replace(x, params=whole) for x in of.history)
+    frozen = {name for name, part in parts.items() if isinstance(part, Made) and part.name.endswith("set_to_zero")}
+    for name, part in parts.items():
+        for one in _links(part):
+            native = is_clip(one)
+            if native is not None and isinstance(one, Made):
+                event = _clip(machine, native, one, of, given)
+                history = (*history, replace(event, params=Params.of(tokens[name])))
+    mine = Params.of(*(token for name, token in tokens.items() if name not in frozen)) if parts else UNKNOWN
+    step = Step(**machine.about(given.node), params=mine, optimizer=link.token)
+    machine.taken.append((*history, step))
+    return after(of, step, is_update=True)
