@@ -94,6 +94,7 @@ class Clip(Event):
     is_off: bool = False  #: a limit of 0 is the setting for "off", and reaches it
     is_late: bool = False  #: it clips the optimizer's update, not the gradients
     is_local: bool = False  #: the norm that it is given is one of the shards that this process holds
+    is_by_hand: bool = False  #: the program computes it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

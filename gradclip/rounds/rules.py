@@ -137,7 +137,7 @@ def scaled(one: Round) -> Iterator[Found]:
 
 
 def _unscale(scaler: str) -> str:
-    return f"Call `{scaler}.unscale_(optimizer)` before the clip." if "." not in scaler.partition("(")[0] else ""
+    return f"Call `{scaler}.unscale_(optimizer)` before the clip." if scaler.isidentifier() else ""
 
 
 def late(one: Round) -> Iterator[Found]:

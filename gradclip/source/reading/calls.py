@@ -6,7 +6,7 @@ import ast
 import math
 from typing import TYPE_CHECKING
 
-from gradclip.source.reading import functional, gradients, libraries, measures, tests
+from gradclip.source.reading import coefficients, functional, gradients, libraries, measures, tests
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     MOST,
@@ -24,6 +24,7 @@ from gradclip.source.reading.values import (
     Thing,
     Tuple,
     Value,
+    last_of,
     marks,
 )
 
@@ -106,6 +107,9 @@ def unknown(machine: Machine, target: Value, given: Call) -> Value:
     values = (*given.args, *given.given.values())
     is_reduced = measures.passed(machine, given)
     measures.logged(machine, (*values, *(Constant((x,), value=x) for x in given.given)))
+    called = last_of(target).rpartition(".")[2]
+    if (made := coefficients.function(machine, called, given)) is not None:
+        return made
     if any(isinstance(x, Gradients) for x in values):
         return machine.thing(given.node, "gradients")
     key = (target.token, tuple(x.token for x in values))
@@ -153,6 +157,8 @@ def _method(machine: Machine, owner: Value, name: str, given: Call) -> Value:
         method = machine.method(Instance(owner.token, of=owner), name)
         if method is not None:
             return machine.enter(method, given.args, given.given, given.node)
+    if isinstance(owner, (coefficients.Norm, coefficients.Coefficient)):  # (limit / norm).clip(max=1.0)
+        return coefficients.function(machine, name, Call(given.node, (owner, *given.args), given.given)) or owner
     made = libraries.method(machine, owner, name, given)
     return made if made is not None else unknown(machine, Thing((*owner.token, name), owner.marks), given)
 

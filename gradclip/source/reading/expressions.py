@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradclip.rounds import UNKNOWN, Params
-from gradclip.source.reading import calls, gradients, measures, tests
+from gradclip.source.reading import calls, coefficients, gradients, measures, tests
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     MOST,
@@ -23,6 +23,7 @@ from gradclip.source.reading.values import (
     Instance,
     Library,
     Made,
+    Product,
     Table,
     Thing,
     Tuple,
@@ -175,7 +176,7 @@ def _binary(machine: Machine, node: ast.BinOp) -> Value:
     left, right = value(machine, node.left), value(machine, node.right)
     if isinstance(node.op, ast.Add) and (isinstance(left, (Elements, Tuple)) or isinstance(right, Elements)):
         return joined([left, right])
-    changed = gradients.computed(machine, node, left, right)
+    changed = gradients.computed(machine, node, left, right) or coefficients.computed(machine, node, left, right)
     if changed is not None:
         return changed
     if isinstance(node.op, ast.Pow):
@@ -186,7 +187,10 @@ def _binary(machine: Machine, node: ast.BinOp) -> Value:
     scaler = scaled_by(left) or scaled_by(right)
     if scaler:
         marks |= {scaler}
-    return Thing(machine.token(type(node.op).__name__, left.token, right.token), marks)
+    token = machine.token(type(node.op).__name__, left.token, right.token)
+    if isinstance(node.op, ast.Mult):
+        return Product(token, marks, frozenset({left.token, right.token}))
+    return Thing(token, marks)
 
 
 def _unary(machine: Machine, node: ast.UnaryOp) -> Value:
@@ -261,6 +265,8 @@ def _comprehension(machine: Machine, node: ast.ListComp | ast.GeneratorExp | ast
         if any(x.ifs for x in node.generators) and not all(_is_harmless(x) for g in node.generators for x in g.ifs):
             return Elements((*made.token, id(node)), made.marks, params=Params(made.params.known, is_all=False))
         return Elements(made.token, made.marks, params=made.params)
+    if isinstance(made, coefficients.Norm):
+        return coefficients.summed(made)
     return Thing(("list", *made.token), made.marks)
 
 
@@ -298,6 +304,8 @@ def either(one: Value, other: Value) -> Value:
         mine, theirs = (gradients.of_optimizer(x) for x in (one, other))
         if mine == theirs and mine.known:
             return one
+    if (choice := coefficients.chosen(one, other)) is not None:
+        return choice
     if isinstance(one, Gradients) and isinstance(other, Gradients):
         return one if len(one.history) >= len(other.history) else other
     if isinstance(one, Elements) and isinstance(other, Elements):

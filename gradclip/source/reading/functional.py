@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.natives import Native
 from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Reduce, Unscale
-from gradclip.source.reading import limits, transformations
+from gradclip.source.reading import coefficients, limits, transformations
 from gradclip.source.reading.taken import after, clip_by, stepped, whose
 from gradclip.source.reading.values import (
     SCALED,
@@ -58,7 +59,8 @@ def differentiated(machine: Machine, made: Made, given: Call) -> Value:
         scaler = scaled_by(first)[len(SCALED) :]
     params = Params(unseen=frozenset({of.token})) if of is not None else UNKNOWN
     event = Backward(**machine.about(given.node), params=params, scaler=scaler)
-    grads = Gradients(machine.fresh(given.node, "grads", len(machine.taken)), history=(event,))
+    factors = coefficients.factors(first) if isinstance(loss, Function) else frozenset[object]()
+    grads = Gradients(machine.fresh(given.node, "grads", len(machine.taken)), history=(event,), factors=factors)
     rest = Thing((*grads.token, "value"), frozenset({"varies"}))
     if "value_and" in made.name:
         return Tuple((), items=(rest, grads))
@@ -72,7 +74,8 @@ def _of_tape(machine: Machine, given: Call) -> Value | None:
     if loss is None or of is None:
         return None
     event = Backward(**machine.about(given.node), params=parameters(of), scaler=scaled_by(loss)[len(SCALED) :])
-    return Gradients(machine.fresh(given.node, "grads", len(machine.taken)), history=(event,))
+    token = machine.fresh(given.node, "grads", len(machine.taken))
+    return Gradients(token, history=(event,), factors=coefficients.factors(loss))
 
 
 # ---- what clips them -----------------------------------------------------------------------------------------------------
@@ -105,9 +108,11 @@ def mapped(machine: Machine, target: Value, args: Sequence[Value], given: Call) 
     one = _among(args)
     if one is None:
         return Thing(machine.fresh(given.node, "tree"))
-    element = Gradients(one.token, history=one.history, is_one=True, is_update=one.is_update)
+    element = replace(one, is_one=True)
     made = machine.apply(target, Call(given.node, tuple(element if x is one else x for x in args), {}))
-    return Gradients(made.token, history=made.history, is_update=one.is_update) if isinstance(made, Gradients) else one
+    if isinstance(made, Gradients):
+        return replace(made, is_one=one.is_one)
+    return coefficients.summed(made) if isinstance(made, coefficients.Norm) else one
 
 
 # ---- functions and methods -----------------------------------------------------------------------------------------------
@@ -129,13 +134,23 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
         if not grads.is_update:
             stepped(machine, Library((name,), name=name), grads, given)
         return Thing((*grads.token, "params"))
-    if name.rpartition(".")[2] in ("cast", "convert_to_tensor", "stop_gradient", "device_get", "asarray", "identity"):
+    last = name.rpartition(".")[2]
+    if (measured := coefficients.measured(machine, last, grads, given)) is not None:
+        return measured
+    if last == "clip" and len(given.args) > 1:  # jnp.clip(g, -limit, limit)
+        said = limits.about(machine, given.get(2, "max", "a_max"), given.written(2, "max", "a_max"))
+        event = Clip(
+            **machine.about(given.node), **said, returns=True, params=whose(grads), kind="value", is_late=grads.is_update
+        )
+        return after(grads, event)
+    if last in ("cast", "convert_to_tensor", "stop_gradient", "device_get", "asarray", "identity"):
         return grads
     return None
 
 
 def _reduced(machine: Machine, grads: Gradients, given: Call) -> Gradients:
     """``jax.lax.pmean(grads, "devices")``, ``context.all_reduce("mean", grads)``."""
+    machine.reduces = True
     made = after(grads, Reduce(**machine.about(given.node), params=whose(grads)))
     if any(isinstance(x, Clip) for x in grads.history):  # in any program, whatever takes them
         machine.taken.append(made.history)

@@ -19,7 +19,6 @@ from gradclip.source.reading.values import (
     Constant,
     Elements,
     Function,
-    Gradients,
     Instance,
     Made,
     Table,
@@ -320,11 +319,8 @@ def leave_scaled(machine: Machine, node: ast.With | ast.AsyncWith) -> None:
 
 
 def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Value | None:
-    """Gradients that are values, after arithmetic; the square of a parameter's gradient."""
+    """The square of a parameter's gradient."""
     is_square = isinstance(node.op, ast.Pow) or (isinstance(node.op, ast.Mult) and left.token == right.token)
     if is_square and isinstance(left, Elements) and "gradient" in left.marks:
         return measures.measure(machine, left, node)
-    for one, other in ((left, right), (right, left)):
-        if isinstance(one, Gradients) and not isinstance(other, Gradients):
-            return one
     return None

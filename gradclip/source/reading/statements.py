@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradclip.rounds import Step
-from gradclip.source.reading import expressions, functional, gradients, measures, tests
+from gradclip.source.reading import coefficients, expressions, functional, gradients, measures, tests
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     Class,
@@ -115,6 +115,8 @@ def _aug_assign(machine: Machine, node: ast.AugAssign) -> None:
         made = joined([old, more])
         made.marks |= more.marks & {measures.LOCAL}
         machine.bind(node.target, made)
+    elif isinstance(more, coefficients.Norm):
+        machine.bind(node.target, coefficients.summed(more))
     else:
         marks = old.marks | more.marks | {"varies"}
         key = (old.token, type(node.op).__name__, more.token)

@@ -73,7 +73,7 @@ def stepped(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gradi
 def _taken_by(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gradients:
     about = machine.about(given.node)
     params, history = whose(of), of.history
-    reduced = of.backward is None or any(isinstance(x, Reduce) for x in history)  # or it is not known
+    reduced = any(isinstance(x, Reduce) for x in history) or (of.backward is None and machine.reduces)
     if machine.replicas and not reduced and not _keeps_apart(given):
         history = (*history, Reduce(**about, params=params))
     step = Step(**about, params=params, optimizer=owner.token, clip=own_clip(owner))

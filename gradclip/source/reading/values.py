@@ -29,6 +29,7 @@ __all__ = [
     "Library",
     "Made",
     "Origin",
+    "Product",
     "Scope",
     "Table",
     "Thing",
@@ -71,6 +72,13 @@ class Value:
 @dataclass(eq=False, slots=True)
 class Thing(Value):
     """An object that the source does not make."""
+
+
+@dataclass(eq=False, slots=True)
+class Product(Thing):
+    """A product, as of a loss and its scale."""
+
+    sides: frozenset[object] = frozenset()  #: their identities
 
 
 @dataclass(eq=False, slots=True)
@@ -132,6 +140,8 @@ class Gradients(Value):
     is_one: bool = False
     is_update: bool = False  #: what an optimizer has made of them
     after: int = 0  #: the steps that were before the last clip
+    unless: Clip | None = None  #: they are scaled to a limit, whether their norm is above it or not
+    factors: frozenset[object] = frozenset()  #: the identities of what their loss was multiplied by
 
     @property
     def backward(self) -> Backward | None:

@@ -1,0 +1,125 @@
+"""Clips of gradient values that a program writes out: a norm, a limit divided by it, and the product with the gradients."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gradclip.rounds import Clip, Unscale
+from gradclip.source.reading import limits
+from gradclip.source.reading.taken import after, whose
+from gradclip.source.reading.values import Call, Gradients, Product, Value
+
+if TYPE_CHECKING:
+    from gradclip.source.reading.machine import Machine
+
+__all__ = ["Coefficient", "Norm", "chosen", "computed", "factors", "function", "measured", "summed"]
+
+_NORMS = frozenset({"global_norm", "norm", "l2_norm", "sum", "reduce_sum", "vdot", "dot", "tree_reduce", "reduce"})
+_SAME = frozenset({"square", "abs", "ravel", "leaves", "tree_leaves", "flatten", "tree_flatten", "real", "float32"})
+_LEAST = frozenset({"minimum", "min", "fmin", "clip", "clamp", "clip_by_value"})
+_MOST = frozenset({"maximum", "max", "fmax"})
+_CHOICES = frozenset({"where", "select"})
+
+
+@dataclass(eq=False, slots=True)
+class Norm(Value):
+    """A norm of gradients, its square or a multiple of it."""
+
+    of: frozenset[object] = frozenset()  #: the gradients' identities
+    is_one: bool = False  #: of one gradient
+    floor: Value | None = None  #: it is this number, if that is larger
+    by: Coefficient | None = None  #: it is divided by a limit
+
+
+@dataclass(eq=False, slots=True)
+class Coefficient(Value):
+    """A limit divided by a norm."""
+
+    of: Norm | None = None
+    limit: Value | None = None
+    written: ast.expr | None = None  #: the limit's expression
+    is_bounded: bool = False  #: it is at most 1
+
+
+def measured(machine: Machine, name: str, of: Gradients, given: Call) -> Value | None:
+    """``optax.global_norm(grads)``, ``jnp.sum(g**2)``."""
+    if name in _SAME:
+        return of
+    if name not in _NORMS:
+        return None
+    return Norm(machine.token("norm of", of.token, id(given.node)), frozenset({"norm"}), frozenset({of.token}), of.is_one)
+
+
+def summed(one: Value) -> Value:
+    """What a loop over all gradients makes of the norm of each."""
+    return replace(one, is_one=False) if isinstance(one, Norm) else one
+
+
+def function(machine: Machine, name: str, given: Call) -> Value | None:
+    """The result of a function of a norm or of a coefficient; None if it gets none."""
+    args = (*given.args, *given.given.values())
+    if name in _CHOICES and len(args) == 3:
+        return chosen(args[1], args[2])
+    one = next((x for x in args if isinstance(x, Coefficient)), None)
+    if one is not None:
+        return replace(one, is_bounded=True) if name in _LEAST else one
+    norm = next((x for x in args if isinstance(x, Norm)), None)
+    if norm is None:
+        return None
+    others = [x for x in args if x is not norm]
+    return replace(norm, floor=others[0]) if name in _MOST and others else summed(norm) if name in ("stack", "sum") else norm
+
+
+def chosen(one: Value, other: Value) -> Value | None:
+    """One of two: the gradients or scaled ones, a coefficient or 1."""
+    for x, y in ((one, other), (other, one)):
+        if isinstance(x, Gradients) and x.unless is not None and isinstance(y, Gradients) and y.unless is None:
+            return replace(x, history=(*x.history, x.unless), unless=None)
+        if isinstance(x, Coefficient):
+            return replace(x, is_bounded=True)
+    return None
+
+
+def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Value | None:
+    """The result of an operator, if one of its sides is a norm, a coefficient or gradients."""
+    divides = isinstance(node.op, (ast.Div, ast.FloorDiv))
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, Gradients) and not isinstance(other, Gradients):
+            return _scaled(machine, node, one, other, divides=divides)
+    if divides and isinstance(right, Norm) and not isinstance(left, Norm):
+        equal = right.floor is not None and right.floor.token == left.token
+        return Coefficient(machine.token("by", left.token, right.token), right.marks, right, left, node.left, equal)
+    if divides and isinstance(left, Norm):
+        by = Coefficient(right.token, left.marks, left, right, node.right, is_bounded=True)
+        return replace(left, by=by, floor=None)
+    return next((x for x in (left, right) if isinstance(x, (Norm, Coefficient))), None)
+
+
+def _scaled(machine: Machine, node: ast.BinOp, of: Gradients, by: Value, *, divides: bool) -> Gradients:
+    """``grads * min(1, limit / norm)``, ``grads / max(1, norm / limit)``, ``grads / loss_scale``."""
+    backward = of.backward
+    if divides and backward is not None and by.token and by.token in of.factors:
+        text = machine.shown(node.right)
+        history = tuple(replace(x, scaler=text) if x is backward else x for x in of.history)
+        return replace(of, history=(*history, Unscale(**machine.about(node), params=whose(of))), factors=frozenset())
+    if isinstance(by, Norm) and divides:
+        by = by.by if by.by is not None and by.floor is not None else by
+    if not isinstance(by, Coefficient) or by.of is None:
+        return of
+    said = limits.about(machine, by.limit, by.written) | {"is_off": False}
+    kind = "each" if by.of.is_one else "norm"
+    about = machine.about(node) | said
+    event = Clip(**about, returns=True, params=whose(of), kind=kind, is_late=of.is_update, is_by_hand=True)
+    if not by.is_bounded and not machine.conditions:
+        return replace(of, unless=event)
+    made = after(of, event)
+    made.after = len(machine.taken)
+    machine.changes.append(made)
+    return made
+
+
+def factors(loss: Value) -> frozenset[object]:
+    """What a loss is multiplied by."""
+    return loss.sides if isinstance(loss, Product) else frozenset()
