@@ -91,6 +91,9 @@ class Clip(Event):
     is_dropped: bool = False  #: it returns clipped gradients that nothing takes
     returns: bool = False  #: it returns new gradients
     is_unread: bool = False  #: nothing calls it
+    unread: str = ""  #: why nothing takes it, if that is another reason than Lightning's
+    is_copy: bool = False  #: it changes copies of the gradients
+    is_stale: bool = False  #: it takes the norm of other gradients
     is_off: bool = False  #: a limit of 0 is the setting for "off", and reaches it
     is_late: bool = False  #: it clips the optimizer's update, not the gradients
     is_local: bool = False  #: the norm that it is given is one of the shards that this process holds
@@ -104,4 +107,5 @@ class Step(Event):
     optimizer: Hashable = None  #: its identity
     scaler: str = ""  #: what makes the step and unscales the gradients before it; "" if nothing does
     is_skipped: bool = False
+    is_shifted: bool = False  #: the gradients are paired with other variables than theirs
     clip: str = ""  #: the optimizer's own clip, as it is shown; "" if it has none

@@ -56,7 +56,7 @@ class Params:
 
     def without(self, other: Params) -> Params:
         """Those of these that certainly are none of the others."""
-        if not other.is_certain:
+        if not other.is_certain or not self.is_all:  # a module that may have those of others
             return Params()
         return Params(frozenset(x for x in self.known - other.known if Params.of(x).meets(other) is False))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from gradclip.rounds.events import Backward, Clip, Event, Step, Unscale, Zero
+from gradclip.rounds.events import Backward, Clip, Event, Step, Unscale, Write, Zero
 from gradclip.rounds.params import Params
 
 __all__ = ["Round", "rounds"]
@@ -24,6 +24,7 @@ class Round:
     strange: tuple[
         Clip | Unscale, ...
     ] = ()  #: among these events, of gradients that this step does not take, and no other step
+    stale: tuple[Step, ...] = ()  #: those of others whose gradients nothing has removed before the last clip
     is_sole: bool = False  #: the way has no other optimizer, so the step takes what is clipped
     is_ordered: bool = True  #: False: the program has these events, in an order that is not known
     has_zero: bool = False  #: whether something on the way removes gradients
@@ -50,6 +51,11 @@ class Round:
     def after(self, place: int, *kinds: type[Event]) -> list[Event]:
         """The events of some kinds between a place and the step that concern its event, in order."""
         return [x for x in self.events[place + 1 : place + 1 + _FAR] if isinstance(x, kinds) and self._is_near(x, place)]
+
+    def may_change(self, place: int) -> bool:
+        """Whether anything before a place may have made or changed the gradients of its event."""
+        events = self.events[max(0, place - _FAR) : place]
+        return any(isinstance(x, (Backward, Write)) and x.params.meets(self.events[place].params) is not False for x in events)
 
     def _is_near(self, event: Event, place: int) -> bool:
         return self.concerns(event.params, self.events[place].params)
@@ -84,7 +90,7 @@ def rounds(
 
 def _taken(
     events: Sequence[Event], place: int, step: Step
-) -> tuple[tuple[Event, ...], Step, Step | None, tuple[Clip | Unscale, ...]]:
+) -> tuple[tuple[Event, ...], Step, Step | None, tuple[Clip | Unscale, ...], tuple[Step, ...]]:
     """The events that a step takes: since the last step that may have taken the same gradients."""
     start, previous = 0, None
     for i in range(place - 1, -1, -1):
@@ -97,7 +103,18 @@ def _taken(
     strange = (
         x for i, x in between if isinstance(x, (Clip, Unscale)) and x.params.meets(step.params) is False and _is_lost(events, i)
     )
-    return tuple(mine), step, previous, tuple(strange)
+    return tuple(mine), step, previous, tuple(strange), tuple(_stale(events, place, step))
+
+
+def _stale(events: Sequence[Event], place: int, step: Step) -> Iterator[Step]:
+    """The steps of others before the last clip, whose gradients nothing has removed since."""
+    last = max((i for i in range(place) if isinstance(events[i], Clip)), default=0)
+    for i in range(max(0, last - _FAR), last):
+        other = events[i]
+        if isinstance(other, Step) and other.params.known and other.params.meets(step.params) is False:
+            removed = (x for x in events[i + 1 : last] if isinstance(x, Zero) and x.params.meets(other.params) is not False)
+            if not any(True for _ in removed):
+                yield other
 
 
 def _is_lost(events: Sequence[Event], place: int) -> bool:

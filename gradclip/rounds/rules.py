@@ -41,7 +41,7 @@ def after_step(one: Round) -> Iterator[Found]:
     """The step has taken the gradients; the clip comes after it, and no backward pass between them."""
     for place, clip in one.clips:
         previous = one.previous
-        if previous is None or clip.wants_norm or clip.is_late or one.before(place, Backward, Write):
+        if previous is None or clip.wants_norm or clip.is_late or one.may_change(place):
             continue
         follows = one.after(place, Backward, Zero) if one.step is not None else [clip]
         if follows and one.concerns(clip.params, previous.params) and previous.loops == clip.loops:
@@ -156,10 +156,34 @@ def ignored(one: Round) -> Iterator[Found]:
 
 
 def unread(one: Round) -> Iterator[Found]:
-    """Nothing calls the code that clips."""
-    for clip in (x for x in one.events if isinstance(x, Clip) and x.is_unread):
-        reason = "The module optimizes by hand (automatic_optimization is off), and Lightning then calls no such hook."
-        yield Found("GM121", clip, reason, "Call self.clip_gradients(optimizer, ...) before each step in training_step.")
+    """Nothing calls the code that clips, or takes the optimizer that does."""
+    for clip in (x for x in one.events if isinstance(x, Clip)):
+        if clip.unread:
+            yield Found("GM121", clip, clip.unread)
+        elif clip.is_unread:
+            reason = "The module optimizes by hand (automatic_optimization is off), and Lightning then calls no such hook."
+            yield Found("GM121", clip, reason, "Call self.clip_gradients(optimizer, ...) before each step in training_step.")
+
+
+def copied(one: Round) -> Iterator[Found]:
+    """Copies are clipped, and nothing writes them back."""
+    for clip in (x for x in one.events if isinstance(x, Clip) and x.is_copy):
+        if one.step is not None and not any(isinstance(x, Write) for x in one.events):
+            yield Found("GM113", clip, f"It changes copies of the gradients, and {one.step.text} takes the gradients.")
+
+
+def stale(one: Round) -> Iterator[Found]:
+    """The clip divides by the norm of other gradients."""
+    for _, clip in one.clips:
+        if clip.is_stale:
+            reason = "Its `use_norm` is the norm of other gradients, such as those of an earlier step."
+            yield Found("GM106", clip, reason, "Take the norm of these gradients, or leave out `use_norm`.")
+
+
+def shifted(one: Round) -> Iterator[Found]:
+    """Gradients that are None are left out, and their variables are not."""
+    if one.step is not None and one.step.is_shifted:
+        yield Found("GM139", one.step, "")
 
 
 def off(one: Round) -> Iterator[Found]:
@@ -255,6 +279,9 @@ def others(one: Round) -> Iterator[Found]:
     elif extra.known and last.params.is_certain and last.kind == "norm" and one.is_sole:
         reason = f"It also gets {_shown(extra)}, which {step.text} does not step: they count in the norm."
         yield Found("GM118", last, reason, about=(step,))
+    elif last.kind == "norm" and (old := [x for x in one.stale if last.params.covers(x.params)]):
+        reason = f"It also gets {_shown(old[0].params)}, whose gradients {old[0].text} has taken: they count in the norm."
+        yield Found("GM118", last, reason, about=(step, old[0]))
 
 
 def mistaken(one: Round) -> Iterator[Found]:
@@ -376,6 +403,9 @@ RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
     late,
     ignored,
     unread,
+    copied,
+    stale,
+    shifted,
     off,
     named,
     several,

@@ -270,6 +270,12 @@ _MISTAKES = (
         "1 / inf is 0, and any number to the power of 0 is 1: this norm is always 1.",
         "For the order inf take the largest of the norms: `max(p.grad.abs().max() for p in parameters)`.",
     ),
+    Mistake(
+        "GM139",
+        "Gradients of other variables",
+        "The gradients that are None are left out, and their variables are not: each later gradient goes to a wrong variable.",
+        "Leave out the pairs: `[(g, v) for g, v in zip(grads, variables) if g is not None]`.",
+    ),
 )
 #: by code, in the order of the codes
 MISTAKES: Mapping[str, Mistake] = {mistake.code: mistake for mistake in _MISTAKES}

@@ -73,6 +73,8 @@ WRONG = {
     "GM137": TORCH + "def clip(grad):\n    grad = grad.clamp(-1, 1)\nfor p in model.parameters():\n    p.register_hook(clip)\n",
     "GM138": TORCH + "loss.backward()\nnorms = [p.grad.norm(float('inf')) for p in model.parameters()]\n"
     "total = sum(norms) ** (1 / float('inf'))\noptimizer.step()\n",
+    "GM139": TF + "grads = [g for g in tape.gradient(loss, variables) if g is not None]\n"
+    "optimizer.apply_gradients(zip(tf.clip_by_global_norm(grads, 1.0)[0], variables))\n",
     "GM113": TORCH + "grads = [g * (max_norm / grad_norm) for g in grads]\n",
 }
 RIGHT = {

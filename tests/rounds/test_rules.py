@@ -68,11 +68,30 @@ CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
     "updates": ("GM108", [BACK, STEP, replace(CLIP, is_late=True)], [BACK, CLIP, STEP]),
     "a result that is dropped": ("GM105", [BACK, replace(CLIP, is_dropped=True), STEP], [BACK, CLIP, STEP]),
     "a hook that nothing calls": ("GM121", [replace(CLIP, is_unread=True)], [CLIP]),
+    "an optimizer that nothing takes": ("GM121", [replace(CLIP, unread="It is not taken.")], [CLIP]),
+    "copies": ("GM113", [BACK, replace(CLIP, is_copy=True), STEP], [BACK, replace(CLIP, is_copy=True), Write(params=A), STEP]),
+    "an old norm": ("GM106", [BACK, replace(CLIP, is_stale=True), STEP], [BACK, CLIP, STEP]),
+    "other variables": ("GM139", [BACK, CLIP, replace(STEP, is_shifted=True)], [BACK, CLIP, STEP]),
     "off": ("GM134", [BACK, replace(CLIP, is_off=True), STEP], [BACK, CLIP, STEP]),
     "a norm as a value": (
         "GM104",
         [BACK, replace(CLIP, kind="value", setting="max_norm"), STEP],
         [BACK, replace(CLIP, setting="max_norm"), STEP],
+    ),
+    "a value as a norm": (
+        "GM104",
+        [BACK, replace(CLIP, setting="grad_clip_value"), STEP],
+        [BACK, replace(CLIP, kind="value", setting="grad_clip_value"), STEP],
+    ),
+    "the limit of one norm for each": (
+        "GM126",
+        [BACK, replace(CLIP, kind="each", setting="max_global_norm"), STEP],
+        [BACK, replace(CLIP, kind="each", setting="per_tensor_norm"), STEP],
+    ),
+    "gradients of another step": (
+        "GM118",
+        [replace(STEP, params=B, optimizer="b"), BACK, replace(CLIP, params=ALSO.params), STEP],
+        [replace(STEP, params=B, optimizer="b"), Zero(params=B), BACK, replace(CLIP, params=ALSO.params), STEP],
     ),
     "several norms": (
         "GM135",
@@ -145,6 +164,9 @@ def test_a_mistake_is_found_and_its_mend_is_not(name: str) -> None:
             "a root of inf",
             "local shards",
             "local shards, by hand",
+            "an optimizer that nothing takes",
+            "copies",
+            "other variables",
         }
     ),
 )

@@ -6,7 +6,7 @@ import ast
 import math
 from typing import TYPE_CHECKING
 
-from gradclip.source.reading import coefficients, functional, gradients, libraries, measures, tests
+from gradclip.source.reading import coefficients, functional, gradients, libraries, measures, taken, tests
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     MOST,
@@ -47,6 +47,8 @@ def call(machine: Machine, node: ast.Call) -> Value:
     owner = machine.value(func.value) if isinstance(func, ast.Attribute) else None
     given = _arguments(machine, node)
     machine.hint = hint
+    if given.given:
+        measures.logged(machine, [Table((), items=dict(given.given.items()))])  # log(grad_norm=norm)
     if owner is not None and isinstance(func, ast.Attribute):
         made = _method(machine, owner, func.attr, given)
     else:
@@ -106,7 +108,7 @@ def unknown(machine: Machine, target: Value, given: Call) -> Value:
     """The result of a call of which nothing is known: equal calls have equal results."""
     values = (*given.args, *given.given.values())
     is_reduced = measures.passed(machine, given)
-    measures.logged(machine, (*values, *(Constant((x,), value=x) for x in given.given)))
+    measures.logged(machine, values)
     called = last_of(target).rpartition(".")[2]
     if (made := coefficients.function(machine, called, given)) is not None:
         return made
@@ -188,6 +190,8 @@ def _builtin(machine: Machine, name: str, given: Call) -> Value | None:
 def _zipped(given: Call) -> Value | None:
     for x in given.args:
         if isinstance(x, Gradients):
+            return taken.paired(x, given.args)
+        if isinstance(x, Elements) and "gradient" in x.marks:
             return x
     if given.args and isinstance(given.args[0], Thing):
         return Thing(("zip", *given.args[0].token), marks(given.args))

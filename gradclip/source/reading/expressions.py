@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradclip.rounds import UNKNOWN, Params
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["attribute", "either", "unpacked", "value"]
 
 _WRAPPED = frozenset({"module", "_orig_mod", "unwrapped"})  #: the model in a wrapper
+_VARIABLES = frozenset({"trainable_variables", "trainable_weights", "variables"})
 _NUMBERS = {"inf": math.inf, "nan": math.nan, "infty": math.inf}
 
 
@@ -93,20 +95,23 @@ def attribute(machine: Machine, owner: Value, name: str) -> Value:
             if is_property:
                 return machine.enter(method, (), {}, method.node, owner)
             return Bound((*owner.token, name), owner=owner, name=name, function=method)
-        return _of_class(machine, owner, name)
+        if name not in _VARIABLES:
+            return _of_class(machine, owner, name)
     if name in _WRAPPED and last_of(owner) in machine.scope.file.modules | {"model", "module"}:
         return owner
     if name == "grad" and isinstance(owner, Elements):
         return Elements(
             (*owner.token, "grad"), frozenset({"gradient"}), params=owner.params, is_one=owner.is_one, loop=owner.loop
         )
-    if name == "data" and isinstance(owner, Elements):
+    if name in ("data", "value") and isinstance(owner, Elements):
+        return owner
+    if name == "grads" and isinstance(owner, Gradients):  # gradclip.clip(grads, rule).grads
         return owner
     if name == "_local_tensor" and isinstance(owner, Elements) and "gradient" in owner.marks:
         return gradients.shards(owner, is_local=True)
     if name == "param_groups":
         return Elements((*owner.token, name), params=gradients.of_optimizer(owner), of=owner)
-    if name in ("trainable_variables", "trainable_weights", "variables"):
+    if name in _VARIABLES:
         return Elements((*owner.token, name), params=gradients.of_module(owner))
     marks = owner.marks & {"varies", "open"} | tests.marked(name)
     if getattr(owner, "is_open", False):
@@ -242,9 +247,9 @@ def _comprehension(machine: Machine, node: ast.ListComp | ast.GeneratorExp | ast
     before = dict(machine.scope.names)
     one = listed
     if isinstance(listed, Elements):
-        one = Elements((*listed.token, "one"), params=listed.params, is_one=True, loop=id(node), of=listed.of)
+        one = replace(listed, token=(*listed.token, "one"), is_one=True, loop=id(node))
     elif isinstance(listed, Gradients):
-        one = Gradients(listed.token, history=listed.history, is_one=True, is_update=listed.is_update)
+        one = replace(listed, is_one=True)
     elif isinstance(listed, Tuple) and listed.items and len(listed.items) <= 4 and len(node.generators) == 1:
         return Tuple(("list",), items=tuple(_each(machine, first.target, x, node.elt) for x in listed.items))
     else:
@@ -259,8 +264,10 @@ def _comprehension(machine: Machine, node: ast.ListComp | ast.GeneratorExp | ast
     machine.scope.names = before
     if isinstance(made, Tuple) and made.items and isinstance(made.items[0], Gradients):
         made = made.items[0]
+    elif isinstance(made, Gradients) and any(x.ifs for x in node.generators):
+        made = replace(made, pairs="filtered")
     if isinstance(made, Gradients):
-        return Gradients(made.token, history=made.history, is_update=made.is_update)
+        return replace(made, is_one=False)
     if isinstance(made, Elements):
         if any(x.ifs for x in node.generators) and not all(_is_harmless(x) for g in node.generators for x in g.ifs):
             return Elements((*made.token, id(node)), made.marks, params=Params(made.params.known, is_all=False))
@@ -304,6 +311,8 @@ def either(one: Value, other: Value) -> Value:
         mine, theirs = (gradients.of_optimizer(x) for x in (one, other))
         if mine == theirs and mine.known:
             return one
+    if isinstance(one, coefficients.Norm) and isinstance(other, coefficients.Norm):
+        return replace(one, of=one.of | other.of)
     if (choice := coefficients.chosen(one, other)) is not None:
         return choice
     if isinstance(one, Gradients) and isinstance(other, Gradients):

@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.natives import Native
-from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Reduce, Unscale
+from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Reduce, Step, Unscale
 from gradclip.source.reading import coefficients, limits, transformations
-from gradclip.source.reading.taken import after, clip_by, stepped, whose
+from gradclip.source.reading.taken import after, clip_by, paired, stepped, whose
 from gradclip.source.reading.values import (
     SCALED,
     Bound,
     Call,
     Constant,
+    Elements,
     Function,
     Gradients,
     Library,
@@ -30,7 +31,7 @@ from gradclip.source.reading.values import (
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["clip", "differentiated", "function", "is_derivative", "mapped", "method"]
+__all__ = ["clip", "differentiated", "function", "is_derivative", "mapped", "method", "own_clip"]
 
 _DERIVATIVE = re.compile(r"(^|\.)(filter_)?(value_and_)?grad$")
 _MAPS = re.compile(r"(tree_map|tree\.map|tree_util\.tree_map|map_structure|multimap)$")
@@ -75,7 +76,7 @@ def _of_tape(machine: Machine, given: Call) -> Value | None:
         return None
     event = Backward(**machine.about(given.node), params=parameters(of), scaler=scaled_by(loss)[len(SCALED) :])
     token = machine.fresh(given.node, "grads", len(machine.taken))
-    return Gradients(token, history=(event,), factors=coefficients.factors(loss))
+    return Gradients(token, history=(event,), sources=of.token, factors=coefficients.factors(loss))
 
 
 # ---- what clips them -----------------------------------------------------------------------------------------------------
@@ -90,6 +91,9 @@ def clip(machine: Machine, native: Native, given: Call) -> Value | None:
     if of is None or not native.dialect:
         return None
     event = clip_by(native, of, **machine.about(given.node), **limits.of_native(machine, native, given))
+    known = given.given.get("use_norm")
+    if isinstance(known, coefficients.Norm) and of.backward is not None and known.of - {of.token}:
+        event = replace(event, is_stale=True)
     made = after(of if len(of.history) < _LONG else Gradients(of.token), event)
     made.after = len(machine.taken)
     machine.changes.append(made)
@@ -113,6 +117,18 @@ def mapped(machine: Machine, target: Value, args: Sequence[Value], given: Call) 
     if isinstance(made, Gradients):
         return replace(made, is_one=one.is_one)
     return coefficients.summed(made) if isinstance(made, coefficients.Norm) else one
+
+
+def own_clip(machine: Machine, of: Gradients, given: Call) -> Gradients:
+    """``gradclip.clip(grads, rule)``."""
+    rule = given.get(1, "rule")
+    name = rule.name.rpartition(".")[2] if isinstance(rule, Made) else ""
+    kind = "value" if "value" in name else "norm" if "global" in name or "grad_norm" in name else "each"
+    limit = limits.about(machine, rule.args[0] if isinstance(rule, Made) and rule.args else None, None)
+    event = Clip(**machine.about(given.node), **limit, returns=True, params=whose(of), kind=kind, is_late=of.is_update)
+    made = replace(after(of, event), after=len(machine.taken))
+    machine.changes.append(made)
+    return made
 
 
 # ---- functions and methods -----------------------------------------------------------------------------------------------
@@ -162,7 +178,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     if name == "gradient":
         return _of_tape(machine, given)
     first = given.get(0)
-    if name in ("get_scaled_loss", "scale_loss") and first is not None and _scales(owner, name):
+    if name in ("get_scaled_loss", "scale_loss") and first is not None and _scales(machine, owner, name):
         text = machine.shown(given.node)[1:-1]
         return Thing((*first.token, "scaled"), first.marks | {f"{SCALED}{text}"})
     if name in _RUNS and isinstance(first, (Function, Bound)):
@@ -176,6 +192,9 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         grads = _taken_for(first)
     if grads is None and name in _APPLIES and isinstance(first, Thing) and first.token[:1] == ("zip",):
         grads = Gradients(tuple(first.token[1:]))
+    if grads is None and name in _APPLIES and isinstance(first, Elements) and "gradient" in first.marks:
+        machine.emit(Step(**machine.about(given.node), params=first.params, optimizer=owner.token))
+        return owner
     if grads is None:
         return None
     if name in ("get_unscaled_gradients", "unscale_gradients"):
@@ -187,7 +206,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         if tx is not None:
             transformations.updated(machine, tx, grads, given)
         else:
-            stepped(machine, owner, grads, given)
+            stepped(machine, owner, paired(grads, given.args), given)
         return owner
     if name in ("all_reduce", "reduce"):
         return _reduced(machine, grads, given)
@@ -204,6 +223,8 @@ def _among(values: Sequence[Value]) -> Gradients | None:
     return next((x for x in values if isinstance(x, Gradients)), None)
 
 
-def _scales(owner: Value, name: str) -> bool:
+def _scales(machine: Machine, owner: Value, name: str) -> bool:
     """Whether an optimizer scales the loss: Keras 3's ``scale_loss`` does so only in a ``LossScaleOptimizer``."""
-    return name == "get_scaled_loss" or (isinstance(owner, Made) and owner.name.endswith("LossScaleOptimizer"))
+    if name == "get_scaled_loss" or (isinstance(owner, Made) and owner.name.endswith("LossScaleOptimizer")):
+        return True
+    return machine.file.is_mixed and owner.token[-1:] == ("optimizer",)  # of a compiled model

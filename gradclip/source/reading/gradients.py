@@ -40,6 +40,7 @@ __all__ = [
     "computed",
     "hook",
     "is_optimizer",
+    "is_optimizer_class",
     "is_scaler",
     "leave_scaled",
     "of_module",
@@ -47,6 +48,7 @@ __all__ = [
     "on_elements",
     "reduce",
     "shards",
+    "shares_modules",
     "step",
     "unscale",
     "written",
@@ -62,7 +64,7 @@ _NO_OPTIMIZER = re.compile(r"sched|\.lr\.|swa_utils|\.clip|clipped$", re.IGNOREC
 _WRITES = frozenset({"mul_", "div_", "add_", "sub_", "copy_", "normal_", "masked_fill_", "nan_to_num_"})
 _CLAMPS = frozenset({"clamp_", "clip_"})
 _NORMS = frozenset({"norm", "pow", "square", "max"})  #: a norm of a gradient, or its square
-_SAME_NORM = frozenset({"detach", "detach_", "clone", "float", "to", "abs", "flatten", "view", "reshape", "ravel"})
+_SAME_NORM = frozenset({"detach", "detach_", "float", "to", "abs", "flatten", "view", "reshape", "ravel"})
 
 
 # ---- whose parameters ----------------------------------------------------------------------------------------------------
@@ -115,6 +117,21 @@ def may_be_module(machine: Machine, one: Value) -> bool:
     if isinstance(one, Tuple):
         return any(may_be_module(machine, x) for x in one.items)
     return isinstance(one, Thing) and last_of(one) in machine.scope.file.modules
+
+
+def shares_modules(machine: Machine, given: Call) -> bool:
+    """Whether a call gets modules that have a name: ``Sequential(encoder)``, but not ``Sequential(Linear(2, 1))``."""
+    pairs = [*zip(given.args, given.node.args, strict=False)]
+    pairs += [(given.given[x.arg], x.value) for x in given.node.keywords if x.arg is not None and x.arg in given.given]
+    known = [x for x, node in pairs if not _is_new(x, node)]
+    rest = [x for x in (*given.args, *given.given.values()) if not any(x is y for y, _ in pairs)]
+    return any(may_be_module(machine, x) for x in (*known, *rest))
+
+
+def _is_new(one: Value, node: ast.expr) -> bool:
+    """Whether an argument is made in its place, of nothing that has a name."""
+    inner = node.elt if isinstance(node, (ast.ListComp, ast.GeneratorExp)) else node
+    return isinstance(inner, ast.Call) and not getattr(one, "is_open", True)
 
 
 def is_optimizer(machine: Machine | None, owner: Value) -> bool:
@@ -265,6 +282,12 @@ def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Va
     if "gradient" not in owner.marks:
         return None
     event = machine.about(given.node)
+    if name in ("clone", "copy"):
+        return replace(owner, marks=owner.marks | {"copy"})
+    if name in _WRITES and "copy" in owner.marks:
+        if any(x.startswith(measures.MEASURED) for x in marks(given.args)):  # g.mul_(limit / norm)
+            machine.emit(Clip(**event, params=owner.params, is_copy=True))
+        return owner
     if name == "zero_":
         machine.emit(Zero(**event, params=owner.params))
     elif name in _CLAMPS:

@@ -91,6 +91,8 @@ def function(machine: Machine, name: str, given: Call) -> Value:
     if name == "gradclip.clip_":
         return gradients.clip(machine, given.get(0, "grads"), given.get(1, "rule"), given)
     first = given.get(0)
+    if name == "gradclip.clip" and isinstance(first, Gradients):
+        return functional.own_clip(machine, first, given)
     if last in ("chain", "from_iterable") and "itertools" in name:
         return _chained(given)
     if last == "partial" and isinstance(first, (Function, Bound)):
@@ -157,14 +159,13 @@ def _same(given: Call) -> Value:
 
 
 def _made(machine: Machine, name: str, given: Call) -> Value:
-    values = (*given.args, *given.given.values())
     made = Made(
         machine.fresh(given.node, name),
         name=name,
         args=given.args,
         given=dict(given.given),
         node=given.node,
-        is_open=any(gradients.may_be_module(machine, x) for x in values),
+        is_open=gradients.shares_modules(machine, given),
         where=machine.place(given.node),
         text=machine.shown(given.node),
     )
@@ -208,7 +209,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         gradients.hook(machine, first, given)
     if name == "add_argument":
         _setting(machine, given)
-    if name == "compile" and isinstance(optimizer := given.given.get("optimizer"), Made):
+    if name == "compile" and isinstance(optimizer := given.get(0, "optimizer"), Made):
         machine.file.compiled = optimizer
     if name == "optimizers" and isinstance(owner, Instance) and (made := machine.method(owner, "configure_optimizers")):
         return _optimizers(machine.enter(made, (), {}, given.node, owner))

@@ -35,7 +35,7 @@ __all__ = ["Machine", "Place", "Spent", "simple", "unknowns"]
 
 _DEEP = 12  #: calls within calls that are entered
 _EVENTS = 150  #: of one way
-_SMALLEST = 6  #: the same, of a function in another file
+_SMALLEST = 10  #: the same, of a function in another file
 _SMALL = 40  #: statements of a function without events that is entered all the same, for its result
 
 

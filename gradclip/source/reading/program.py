@@ -130,6 +130,16 @@ class File:
         return "unscale" in self.text
 
     @cached_property
+    def is_of_keras_3(self) -> bool:
+        """Whether the source is written for Keras 3."""
+        return re.search(r"KERAS_BACKEND|keras\.ops\b|from keras import .*\bops\b", self.text) is not None
+
+    @cached_property
+    def is_mixed(self) -> bool:
+        """Whether the source gives Keras the policy that scales the loss of compiled models."""
+        return re.search(r"""(_|\b)[pP]olicy\(["']mixed_float16""", self.text) is not None
+
+    @cached_property
     def _events(self) -> frozenset[str]:
         return frozenset(_VALUES if _OF_VALUES.search(self.text) else EVENTS)
 

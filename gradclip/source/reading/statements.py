@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradclip.rounds import Step
@@ -192,9 +193,9 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
     key = (id(node), machine.scope.key)
     one_by_one: list[Value] | None = None
     if isinstance(listed, Elements) and not listed.is_one:
-        one_by_one = [Elements((*listed.token, "one"), params=listed.params, is_one=True, loop=key)]
+        one_by_one = [replace(listed, token=(*listed.token, "one"), is_one=True, loop=key)]
     elif isinstance(listed, Gradients):
-        one_by_one = [Gradients(listed.token, history=listed.history, is_one=True)]
+        one_by_one = [replace(listed, is_one=True)]
     elif isinstance(listed, Tuple) and len(listed.items) <= _FEW:
         one_by_one = list(listed.items)
 

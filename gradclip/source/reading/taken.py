@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,10 @@ from gradclip.source.reading.values import Call, Constant, Gradients, Made, Thin
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["EVERY", "after", "clip_by", "made_with", "own_clip", "stepped", "whose"]
+__all__ = ["EVERY", "after", "clip_by", "made_with", "own_clip", "paired", "stepped", "whose"]
 
 EVERY = Condition("MultiSteps", kind="every", text="`MultiSteps` has seen all passes")
+_FITS = frozenset({"fit", "fit_generator", "train_on_batch"})
 _KINDS = {Scope.VALUE: "value", Scope.GLOBAL: "norm"}
 
 
@@ -76,12 +78,28 @@ def _taken_by(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gra
     reduced = any(isinstance(x, Reduce) for x in history) or (of.backward is None and machine.reduces)
     if machine.replicas and not reduced and not _keeps_apart(given):
         history = (*history, Reduce(**about, params=params))
-    step = Step(**about, params=params, optimizer=owner.token, clip=own_clip(owner))
+    step = Step(**about, params=params, optimizer=owner.token, clip=own_clip(owner), is_shifted=of.pairs == "shifted")
     machine.taken.append((*history, step))
+    if isinstance(owner, Made) and not own_clip(owner) and not any(isinstance(x, Clip) for x in history):
+        _beside_compiled(machine, step)
     return after(of, step, is_update=True)
 
 
-def own_clip(owner: Value) -> str:
+def _beside_compiled(machine: Machine, step: Step) -> None:
+    """A step without a clip, in a program that compiles its model with an optimizer that clips, and never calls ``fit``."""
+    compiled = machine.file.compiled
+    if own_clip(compiled) and machine.file.called.isdisjoint(_FITS):
+        why = f"The program calls no fit(), and {step.text} steps with another optimizer, which has no limit."
+        machine.taken.append((Clip(where=compiled.where, text=compiled.text, params=step.params, unread=why),))
+
+
+def paired(of: Gradients, args: Sequence[Value]) -> Gradients:
+    """``zip(grads, variables)``, ``apply(grads, variables)``."""
+    shifted = of.pairs == "filtered" and of.sources and any(x.token == of.sources for x in args)
+    return replace(of, pairs="shifted") if shifted else of
+
+
+def own_clip(owner: Value | None) -> str:
     """The clip that an optimizer of Keras has itself, as it is shown; "" if it has none."""
     if not isinstance(owner, Made):
         return ""

@@ -141,6 +141,8 @@ class Gradients(Value):
     is_update: bool = False  #: what an optimizer has made of them
     after: int = 0  #: the steps that were before the last clip
     unless: Clip | None = None  #: they are scaled to a limit, whether their norm is above it or not
+    sources: Token = ()  #: the identity of the list of their variables
+    pairs: str = ""  #: "filtered" (some are left out), "shifted" (and their variables are not)
     factors: frozenset[object] = frozenset()  #: the identities of what their loss was multiplied by
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, differing, found, rounds
+from gradclip.source.reading.gradients import is_optimizer_class
 from gradclip.source.reading.machine import Machine, Place, Spent, simple, unknowns
 from gradclip.source.reading.program import File, last
 from gradclip.source.reading.values import Class, Constant, Instance, Origin, Value
@@ -126,6 +127,8 @@ def _beginnings(file: File, entered: set[int]) -> Iterator[Begin]:
     for cls in dict.fromkeys(cls for _, cls in file.functions):
         if cls is not None and any(last(base) == "LightningModule" for base in cls.bases):
             yield _Trained(file, cls)
+        if cls is not None and file.is_of_keras_3 and "get_gradients" not in file.called:
+            yield _Unread(file, cls)
     clipping = [(function, cls) for function, cls in file.functions if file.matters(function)]
     clipping.sort(key=lambda one: one[0].name in file.called)
     for function, cls in clipping:
@@ -195,6 +198,26 @@ class _Trained:
             for name in ("on_after_backward", "on_before_optimizer_step", "configure_gradient_clipping"):
                 machine.hook(owner, name)
             machine.emit(Step(text="the trainer's step", where=self.cls.name, optimizer=self.cls.name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """An optimizer for Keras 3 with a method that older ones called."""
+
+    file: File
+    cls: ast.ClassDef
+
+    def __call__(self, machine: Machine) -> object:
+        machine.scope.names.update(_names(self.file))
+        cls = machine.scope.find(self.cls.name)
+        if not isinstance(cls, Class) or not any(is_optimizer_class(ast.unparse(x)) for x in self.cls.bases):
+            return None
+        machine.hook(_object(machine, cls, self.cls), "get_gradients")
+        clips = [x for made in machine.changes for x in made.history if isinstance(x, Clip)]
+        why = "Nothing calls `get_gradients`: an optimizer of Keras 3 gets its gradients in `apply`."
+        machine.taken.extend((replace(x, unread=why),) for x in clips)
+        machine.changes.clear()
+        return None
 
 
 def _names(file: File) -> dict[str, Value]:

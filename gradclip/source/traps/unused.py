@@ -10,7 +10,7 @@ from gradclip.natives import BY_NAME, Kind
 from gradclip.natives.model import Applied
 from gradclip.source.found import ApiCall, Context, Finding
 from gradclip.source.objects import applied, updates, uses
-from gradclip.source.source import last_name, once, words
+from gradclip.source.source import Source, last_name, once, words
 
 __all__ = ["check"]
 
@@ -68,7 +68,14 @@ def _is_read(name: cst.Name, found: ApiCall) -> bool:
         return True
     declared: list[cst.Global | cst.Nonlocal] = [*source.any(cst.Global), *source.any(cst.Nonlocal)]
     shared = (item.name.value for statement in declared for item in statement.names)
-    return name.value in shared or not _READS_ANY.isdisjoint(source.calls)
+    return name.value in shared or _reads_any(source)
+
+
+@once
+def _reads_any(source: Source) -> bool:
+    """Whether a source may read any name: ``eval(text)``, ``vars()``; but not ``model.eval()``, ``vars(args)``."""
+    calls = (call for name in _READS_ANY for call in source.calls.get(name, ()))
+    return any(isinstance(call.func, cst.Name) and not (call.func.value == "vars" and call.args) for call in calls)
 
 
 def _reads(name: cst.Name, function: cst.CSTNode, context: Context) -> bool:

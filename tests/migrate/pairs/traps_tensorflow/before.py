@@ -22,3 +22,8 @@ def without_none(grads, variables):
 
 def by_value(grads, max_grad_norm):
     return [tf.clip_by_value(g, -max_grad_norm, max_grad_norm) for g in grads]
+
+
+def other_variables(tape, loss, variables, optimizer):
+    grads = [g for g in tape.gradient(loss, variables) if g is not None]
+    optimizer.apply_gradients(zip(grads, variables))
