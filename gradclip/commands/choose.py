@@ -16,7 +16,7 @@ __all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
 DESCRIPTION = """\
 Show what each limit would have done to the norms of a run, recommend one, and say why. The limit should
 be just above the typical norm: try the 90th percentile first. If a limit would clip more than half of
-the steps, lower the learning rate instead.
+the steps, lower the learning rate instead; under Adam and the like, such a limit hardly changes a step.
 Source: https://github.com/google-research/tuning_playbook, "Gradient clipping".
 """
 EPILOG = """\
@@ -27,10 +27,12 @@ a log is one of:
   runs/           has TensorBoard's event files; --key names the tag
   -               standard input, as one of the first three; a pipe such as <(...) works too
 
-Log the norm before the clip, at every step of a run that does not clip: set the limit to infinity.
+Log the norm before the clip, at every step of a run that does not clip: set the limit to infinity. Below 20
+norms nothing is recommended.
 
 examples:
   gradclip choose norms.jsonl
+  gradclip choose norms.jsonl --optimizer adamw
   gradclip choose runs/ --key train/grad_norm --picture norms.png
 
 exit status: 0; 2 for wrong usage, and for a log without norms
@@ -51,6 +53,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         dest="limits",
         help="also try this limit; repeatable",
     )
+    text = "of the run, as any framework names it: adam, SGD, ...; what a small limit does depends on it"
+    add("--optimizer", default="", metavar="NAME", help=text)
     add("--norm-type", type=_positive, default=2.0, metavar="P", help="order of the norm (default: 2)")
     add("--parameters", type=int, metavar="N", help="number of elements of all gradients; bounds norms of another order")
     add("--picture", metavar="FILE", help="also draw the choice, 1200 x 600; needs gradclip[monitor]")
@@ -70,7 +74,8 @@ def _positive(value: str) -> float:
 def main(options: argparse.Namespace) -> int:
     """Run the command."""
     norms = read_log(options.log, options.key, lambda text: print(text, file=sys.stderr))
-    choice = choose(norms, limits=options.limits, norm_type=options.norm_type, parameters=options.parameters)
+    names = ("limits", "norm_type", "parameters", "optimizer")
+    choice = choose(norms, **{name: getattr(options, name) for name in names})
     if options.picture is not None:
         _draw(choice, options.picture)
     print(json.dumps(choice.as_json(), indent=2) if options.json else choice)

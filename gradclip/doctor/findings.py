@@ -108,4 +108,5 @@ def _judged(found: list[Finding]) -> tuple[list[Finding], list[str]]:
     diverged = {x.where for x in kept if x.code == "GD205"}  # its title says that there is no clip
     kept = [x for x in kept if not (x.code == "GD101" and x.where in diverged)]
     lines = [f"No limit is judged at {where}: the norms there change once {code} is mended." for where, code in gone.items()]
-    return kept, lines
+    lines += [f"At {x.where} {x.text}." for x in kept if x.first.is_note]
+    return [x for x in kept if not x.first.is_note], lines

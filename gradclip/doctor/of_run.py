@@ -6,13 +6,15 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
+from gradclip.core.errors import ArgumentError
 from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Skip, Step, Write, Zero
 from gradclip.doctor.places import Place
 from gradclip.doctor.rounds import Round
 from gradclip.doctor.run import ENOUGH, Found, Run, many
 from gradclip.doctor.sketch import sketch
-from gradclip.steps.advice import choose
+from gradclip.steps.advice.choice import LEAST, choose
 from gradclip.steps.advice.divergence import diverged_at
+from gradclip.steps.advice.optimizers import is_scale_invariant
 from gradclip.steps.monitor.text import short
 
 __all__ = ["advised", "found", "notes"]
@@ -69,14 +71,25 @@ def _of_limits(run: Run) -> Iterator[Found]:
         if all(limit >= _NEVER * max(norms) for limit in limits):
             yield Found("GD301", where, said, advice=advice)
         elif not known[0].is_value and all(limit < _ALWAYS * n for limit, n in zip(limits, norms, strict=True)):
-            yield Found("GD302", where, said, advice=advice)
+            name = _invariant(run, known[0])
+            said += f": no smaller learning rate with {name}, whose steps are as long at any scale" if name else ""
+            yield Found("GD302", where, said, advice=advice, is_note=bool(name))
+
+
+def _invariant(run: Run, clip: Clip) -> str:
+    """The optimizer that steps the clipped parameters, if the scale of the gradients hardly changes its steps; or nothing."""
+    steps = [x for x in run.events if isinstance(x, Step) and x.params & clip.params]
+    known = [x.name for x in steps if is_scale_invariant(f"{x.name} {x.links}")]
+    return known[-1] if known and len(known) == len(steps) else ""
 
 
 def advised(norms: Sequence[float]) -> str:
     """The limit that ``gradclip choose`` recommends for these norms."""
-    best = choose(norms)
-    these = "this norm" if best.steps == 1 else f"these {best.steps} norms"
-    return f"gradclip choose says of {these}: {best.recommended.limit:g}. {best.reason}"
+    try:
+        best = choose(norms)
+    except ArgumentError:
+        return f"{len(norms)} norms are too few to choose a limit by: watch {LEAST} steps or more, with --steps."
+    return f"gradclip choose says of these {len(norms)} norms: {best.recommended.limit:g}. {best.reason}"
 
 
 def _of_ranks(run: Run, ranks: Mapping[int, Sequence[float]]) -> Iterator[Found]:
@@ -178,9 +191,8 @@ def _left_its_level(rounds: Sequence[Round], run: Run) -> Iterator[Found]:
         return
     text = f"the norm left its level at step {numbers[place]}: {_went(norms, numbers, place)}{_first(rounds, run)}"
     before = [n for n in norms[:place] if 0 < n < math.inf]
-    limit = choose(before).recommended.limit if before else None
-    advice = f"That limit is from the norms before step {numbers[place]}. {advised(before)}" if before else ""
-    advice += " The norms left at once: take a lower learning rate, too." if len(before) < ENOUGH else ""
+    limit = choose(norms).recommended.limit if before else None
+    advice = advised(norms) if before else ""
     picture = sketch(numbers, norms, place)
     for one in rounds[place:]:
         yield Found("GD205", step.where, text, step=one.number, advice=advice, limit=limit, picture=picture)

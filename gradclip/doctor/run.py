@@ -29,6 +29,7 @@ class Found:
     advice: str = ""  #: more than the kind's own
     limit: float | None = None  #: for the line to write
     picture: tuple[str, ...] = ()  #: lines
+    is_note: bool = False  #: no mistake, and worth a line
     framework: str = ""  #: where the place does not say it
 
 

@@ -277,7 +277,7 @@ _KINDS = (
     Kind(
         "GD302",
         "A limit that always clips",
-        "Each step was shortened to less than a tenth: the limit acts as a smaller learning rate.",
+        "Each step was shortened to less than a tenth: the limit acts as a smaller learning rate, as it does not under Adam.",
         "Choose the limit from the norms, or lower the learning rate.",
         needs_norms=True,
     ),

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from gradclip.core.errors import ArgumentError, counted
+from gradclip.steps.advice.optimizers import is_scale_invariant, name_of
 from gradclip.steps.advice.record import Divergence, Record, recorded
 from gradclip.steps.monitor.text import short
 
-__all__ = ["Candidate", "Choice", "choose", "order_bounds"]
+__all__ = ["LEAST", "Candidate", "Choice", "choose", "order_bounds"]
 
 _PERCENTILES = (50, 75, 90, 95, 99)
 _RECOMMENDED = 0.9  # the first choice of Google's tuning playbook
@@ -21,6 +22,7 @@ _TOO_MANY = 0.5  # share of clipped steps above which the playbook lowers the le
 _NARROW = 1.25  # p90 / p50 below which a clip only makes the steps smaller
 _DRIFT = 2.0  # ratio of early and late medians
 _FEW = 100  # norms
+LEAST = 20  # norms, to recommend anything
 # After a run that diverged at once its usual norm is not known, and its first norms belong to the climb: a tenth of
 # them, and at most 1, where most training scripts begin.
 _BELOW, _USUAL = 0.1, 1.0
@@ -119,12 +121,16 @@ def choose(
     norm_type: float = 2.0,
     parameters: int | None = None,
     recorded_type: float = 2.0,
+    optimizer: object = "",
 ) -> Choice:
     """What each limit would have done to a run, and which one to take.
 
     The rule is that of Google's tuning playbook (https://github.com/google-research/tuning_playbook, "Gradient clipping"): a
     limit just above the typical norm, first the 90th percentile; if it clips more than half of the steps, lower the
     learning rate instead. Record the norms *before* a clip, without clipping.
+
+    A small limit makes the steps of gradient descent shorter. Those of Adam and its like keep their length, so that the notes
+    on small limits depend on the optimizer.
 
     A run that diverged is judged by the norms before it left its level for good. If these are fewer than a hundred, the limit
     is a tenth of the level, at most 1: the first norms of such a run belong to the climb.
@@ -137,13 +143,14 @@ def choose(
             limit.
         parameters: the number of elements of all gradients, for these bounds.
         recorded_type: the order of the recorded norm.
+        optimizer: the one of the run, or its name in any framework: ``"AdamW"``.
 
     Returns:
         A ``Choice``: the candidates, the recommended one with its reason, and warnings. ``print`` shows it as a table.
 
     Raises:
         TypeError: for an entry that is not a number.
-        ValueError: without a finite norm; for a limit that is not positive.
+        ValueError: for fewer than 20 finite norms, if the run did not diverge; for a limit that is not positive.
 
     Example:
         >>> import gradclip
@@ -157,7 +164,10 @@ def choose(
     fixed = [(f"{limit:g}", limit) for limit in dict.fromkeys([1.0, *given])]
     best = _candidate(record, "recommended", _limit(record))
     candidates = [_candidate(record, name, limit) for name, limit in sorted([*named, *fixed], key=lambda pair: pair[1])]
-    warnings = [*_warnings(record, candidates), *_order(best.limit, norm_type, recorded_type, parameters)]
+    if record.diverged is None and record.count < LEAST:
+        hint = f"record the norm before the clip at every step, for at least {LEAST} steps; some hundred are better."
+        raise ArgumentError("These are too few norms to choose a limit by.", counted(record.count, "norm"), hint)
+    warnings = [*_warnings(record, candidates, name_of(optimizer)), *_order(best.limit, norm_type, recorded_type, parameters)]
     return Choice(record.count, record.not_finite, tuple(candidates), best, _reason(record, best), tuple(warnings), record)
 
 
@@ -222,7 +232,7 @@ def _reason(record: Record, best: Candidate) -> str:
     )
 
 
-def _warnings(record: Record, candidates: list[Candidate]) -> Iterable[str]:
+def _warnings(record: Record, candidates: list[Candidate], optimizer: str) -> Iterable[str]:
     if record.diverged is not None:
         yield from _of_the_end(record, record.diverged)
         return
@@ -230,9 +240,10 @@ def _warnings(record: Record, candidates: list[Candidate]) -> Iterable[str]:
     if record.count < _FEW:
         yield f"a quantile of {counted(record.count, 'norm')} says little."
     if p90 < _NARROW * p50:
+        does = _does(optimizer, "a clip among them is only a smaller learning rate")
         yield (
-            f"p90 is only {p90 / p50:.2f} times p50: nearly all norms are alike, and a clip among them is only a smaller "
-            "learning rate. Clip well above them, against spikes, or not at all."
+            f"p90 is only {p90 / p50:.2f} times p50: nearly all norms are alike. {does} "
+            "Clip well above them, against spikes, or not at all."
         )
     early, late = (record.quantile(0.5, part) for part in (record.early, record.late))
     if not 1 / _DRIFT <= (early / late if late else math.inf) <= _DRIFT:
@@ -240,11 +251,25 @@ def _warnings(record: Record, candidates: list[Candidate]) -> Iterable[str]:
     for candidate in candidates:
         if candidate.clipped_fraction > _TOO_MANY and not candidate.name.startswith("p"):
             share = f"{100 * candidate.clipped_fraction:.0f} %"
-            yield f"{candidate.name} would clip {share} of the steps, which only makes the learning rate smaller: avoid it."
-    yield from _of_the_recording(record)
+            does = _does(optimizer, "that only makes the learning rate smaller: avoid it")
+            yield f"{candidate.name} would clip {share} of the steps. {does}"
+    yield from _of_the_recording(record, optimizer)
     yield (
         "the norm grows with the loss: a sum instead of a mean, accumulated steps, a loss scale or another number of processes "
         "changes it, and the limit must change with it."
+    )
+
+
+def _does(optimizer: str, to_descent: str) -> str:
+    """What a limit does that clips nearly each step: ``to_descent`` for an optimizer whose steps grow with the gradients."""
+    is_invariant = is_scale_invariant(optimizer)
+    if is_invariant is None:
+        return f"With SGD {to_descent}; with Adam it hardly changes a step (--optimizer adam)."
+    if not is_invariant:
+        return f"With {optimizer} {to_descent}."
+    return (
+        f"With {optimizer} it is no smaller learning rate: a step is as long at any scale of the gradients, "
+        "and all of them count alike in its averages."
     )
 
 
@@ -256,11 +281,11 @@ def _of_the_end(record: Record, end: Divergence) -> Iterable[str]:
         yield f"{record.clipped} of the steps before were clipped: lower that limit, or the learning rate."
 
 
-def _of_the_recording(record: Record) -> Iterable[str]:
+def _of_the_recording(record: Record, optimizer: str) -> Iterable[str]:
     if record.clipped:
         at = "" if math.isnan(record.limit) else f" at {short(record.limit)}"
         yield f"{record.clipped} of these steps were clipped{at}, and norms depend on the clip of the run. Record without one."
-        if record.clipped > _TOO_MANY * record.steps:
+        if record.clipped > _TOO_MANY * record.steps and not is_scale_invariant(optimizer):
             yield "that is more than half: lower the learning rate instead of the limit."
     largest = max(n for n, _ in record.norms)
     same = sum(many for n, many in record.norms if n >= largest * (1 - 1e-5))

@@ -20,6 +20,7 @@ from gradclip.commands.choose_logs import LogError, read_log
 from gradclip.commands.cli import main
 from gradclip.dialects import keras, optax, torch
 from gradclip.steps.advice.choice import order_bounds
+from gradclip.steps.advice.divergence import diverged_at
 
 RNG = np.random.default_rng(0)
 NORMS: list[float] = np.exp(RNG.normal(size=2000) * 0.5).tolist()
@@ -32,11 +33,15 @@ def longest(above: list[bool]) -> int:
     return max((len(list(group)) for key, group in itertools.groupby(above) if key), default=0)
 
 
-@given(st.lists(st.one_of(st.floats(1e-3, 1e3), st.sampled_from([0.0, math.nan, math.inf])), min_size=1, max_size=50))
+@given(st.lists(st.one_of(st.floats(1e-3, 1e3), st.sampled_from([0.0, math.nan, math.inf])), min_size=20, max_size=60))
 def test_the_numbers_are_those_of_numpy(norms: list[float]) -> None:
     finite = [n for n in norms if math.isfinite(n)]
     if not finite:
         with pytest.raises(ValueError, match="None of these norms is finite"):
+            gradclip.choose(norms)
+        return
+    if len(finite) < 20 and diverged_at(norms) is None:
+        with pytest.raises(ValueError, match=f"too few norms to choose a limit by(.|\n)*Received: {len(finite)} norm"):
             gradclip.choose(norms)
         return
     choice = gradclip.choose(norms, limits=[0.5])
@@ -114,7 +119,14 @@ SAYS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "half": (monitored(NORMS, 0.5), {}, "more than half: lower the learning rate instead"),
     "half of the steps": (of_each(), {}, "more than half: lower the learning rate instead"),
     "few": (NORMS[:30], {}, "a quantile of 30 norms says little"),
-    "fixed": (NORMS, {"limits": [0.1]}, "0.1 would clip 100 % of the steps, which only makes the learning rate smaller"),
+    "unknown": (
+        NORMS,
+        {"limits": [0.1]},
+        "0.1 would clip 100 % of the steps. With SGD that only makes the learning rate smaller",
+    ),
+    "SGD": (NORMS, {"limits": [0.1], "optimizer": "SGD"}, "With SGD that only makes the learning rate smaller: avoid it."),
+    "Adam": (NORMS, {"limits": [0.1], "optimizer": "adamw"}, "With adamw it is no smaller learning rate: a step is as long at"),
+    "narrow, Adam": ([1 + 0.001 * (i % 7) for i in range(500)], {"optimizer": "Adam"}, "alike. With Adam it is no smaller"),
     "after": ([min(n, 1.5) for n in NORMS], {}, "they seem to be norms after a clip"),
     "clipped": (monitored(NORMS, 1.5), {}, "of these steps were clipped at 1.5"),
     "broken": ([*NORMS[:50], math.nan, math.inf, *NORMS], {}, "2 norms not finite"),
@@ -256,6 +268,12 @@ def test_norms_that_are_wrong(norms: Any, kind: type[Exception], message: str) -
         gradclip.choose(norms)
 
 
+@pytest.mark.parametrize("optimizer", ["", "adam"])
+def test_a_run_that_was_clipped_in_most_steps_needs_a_lower_learning_rate_only_where_a_clip_acts_as_one(optimizer: str) -> None:
+    said = " ".join(gradclip.choose(monitored(NORMS, 0.5), optimizer=optimizer).warnings)
+    assert ("lower the learning rate instead" in said) is (optimizer == "")
+
+
 def test_other_arguments_that_are_wrong() -> None:
     with pytest.raises(ValueError, match="A limit must be a positive number"):
         gradclip.choose(NORMS, limits=[-1.0])
@@ -277,6 +295,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["choose", str(log), "--limit", "0.5", "--picture", str(picture)]) == 0
     assert capsys.readouterr().out.strip() == str(gradclip.choose(NORMS, limits=[0.5]))
     assert picture.stat().st_size > 10_000
+    assert main(["choose", str(log), "--limit", "0.5", "--optimizer", "lion"]) == 0
+    assert "With lion it is no smaller learning rate" in capsys.readouterr().out
     assert main(["choose", str(log), "--json", "--norm-type", "inf", "--parameters", "100"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found == gradclip.choose(NORMS, norm_type=math.inf, parameters=100).as_json()

@@ -171,7 +171,7 @@ def test_odd_events(event: bytes, said: str, here: Path, capsys: pytest.CaptureF
     ],
 )
 def test_odd_options_of_choose(options: list[str], said: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "log").write_text('{"norm": 1.0}\n{"norm": 2.0}\n')
+    (here / "log").write_text('{"norm": 1.0}\n{"norm": 2.0}\n' * 10)
     refused(["choose", "log", *options], said, capsys)
 
 

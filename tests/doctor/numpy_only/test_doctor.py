@@ -153,8 +153,8 @@ def test_a_run_that_diverges_is_drawn_and_gets_a_limit() -> None:
         "the norm left its level at step 4: it went from 2.202 to 1e+12, and was not finite from step 7 on; first in embedding"
     )
     assert finding.steps == (4, 5, 6, 7)
-    assert finding.to_do == "Give the optimizer `global_clipnorm=2.5`."
-    assert "from the norms before step 4. gradclip choose says of these 3 norms: 2.5. " in finding.advice
+    assert finding.to_do == "Give the optimizer `global_clipnorm=0.21`."
+    assert finding.advice.startswith("gradclip choose says of these 7 norms: 0.21. The run diverged at once: ")
     assert finding.first.picture[3] == "step 4     90  #######  <- it leaves its level"
     assert finding.first.picture[6] == "step 7    nan"
     assert found.notes == []
@@ -167,6 +167,15 @@ def test_what_is_no_mistake_is_a_line() -> None:
     assert diagnosis([*RIGHT, *UNCLIPPED]).notes == ["Not clipped: SGD (train.py:3), beside an optimizer that is clipped."]
     (note,) = diagnosis([SCALED, replace(CLIP, limit=0.19), STEP] * 3).notes
     assert note == "No limit is judged at train.py:2: the norms there change once GD108 is mended."
+    small = [BACKWARD, replace(CLIP, limit=0.19), replace(STEP, name="AdamW")] * 3
+    told = diagnosis(small)
+    said = "the limit was 0.19, and the norms were from 2 to 2: no smaller learning rate with AdamW"
+    assert (told.findings, told.notes) == ([], [f"At train.py:2 {said}, whose steps are as long at any scale."])
+    (finding,) = diagnosis([*small, BACKWARD, replace(CLIP, limit=0.19), STEP]).findings
+    assert finding.code == "GD302", "another optimizer steps the same parameters"
+    assert finding.advice == "4 norms are too few to choose a limit by: watch 20 steps or more, with --steps."
+    (finding,) = findings([BACKWARD, replace(CLIP, limit=0.19), STEP] * 20)
+    assert finding.advice.startswith("gradclip choose says of these 20 norms: 2.1. It is just above the 90th percentile, 2: ")
 
 
 def test_each_framework_is_told_its_own_names() -> None:
