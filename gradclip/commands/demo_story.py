@@ -1,4 +1,4 @@
-"""Why to clip, for ``gradclip demo``: a training that explodes without a clip, and the same with each clip, in NumPy."""
+"""Why to clip, for ``gradclip demo``: a training run that explodes without clipping, and the same with each clip, in NumPy."""
 
 from __future__ import annotations
 
