@@ -8,7 +8,7 @@ const WORDS = {
     result: "Result", gradient: "Gradient", formula: "Formula", none: "none: by value", words: "The same call in every framework's words",
     exact: "exact", "within rounding": "within rounding", nearest: "nearest", exactly: "exactly", "no native equivalent": "no native: use gradclip", "this call": "this call",
     where: "with", disk: "A browser runs no Python from a file. Serve the site's folder: python -m http.server",
-    failed: "Python could not be loaded.",
+    failed: "Python could not be loaded.", before: "Gray: before the clip.", both: "Gray: before the clip. Blue: after it.",
   },
   zh: {
     python: "正在加载 Python（13 MB，只需一次）…", gradclip: "正在加载 gradclip …", rule: "规则", more: "参数",
@@ -16,7 +16,7 @@ const WORDS = {
     result: "结果", gradient: "梯度", formula: "公式", none: "无：按值裁剪", words: "同一个调用在各框架里的写法",
     exact: "完全相同", "within rounding": "只差舍入", nearest: "最接近", exactly: "完全一致的写法", "no native equivalent": "没有对应的原生函数：用 gradclip", "this call": "就是这个调用",
     where: "其中", disk: "浏览器不能从本地文件运行 Python，请用服务器打开站点的文件夹：python -m http.server",
-    failed: "Python 加载失败。",
+    failed: "Python 加载失败。", before: "灰色：裁剪前。", both: "灰色：裁剪前；蓝色：裁剪后。",
   },
 };
 const words = WORDS[document.documentElement.lang.startsWith("zh") ? "zh" : "en"];
@@ -126,6 +126,74 @@ function form() {
   );
 }
 
+// ---- the picture -------------------------------------------------------------------------------------------------------
+
+const WIDE = 320, HIGH = 180, EDGE = 16, BARS = 64;
+
+function drawn(tag, attributes, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+// the numbers of a gradient, or null: it cannot be read yet, or one of them is not finite
+function numbers(text) {
+  try {
+    const all = [JSON.parse(text)].flat(Infinity);
+    return all.length && all.every(Number.isFinite) ? all : null;
+  } catch { return null; }
+}
+
+// pairs of numbers as arrows from one point, others as bars
+function picture(before, after = []) {
+  const kinds = { "play-before": before.map(numbers), "play-after": after.map(numbers) };
+  const all = Object.values(kinds).flat();
+  if (all.includes(null)) return null;
+  const draw = all.every(one => one.length === 2) ? arrows : all.flat().length <= 2 * BARS ? bars : () => [];
+  const shapes = draw(kinds, all);
+  const label = after.length ? words.both : words.before;
+  return shapes.length === 0 ? null : element("figure", { className: "play-picture" },
+    drawn("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": label }, ...shapes), element("figcaption", {}, label));
+}
+
+function arrows(kinds, all) {
+  const ends = [0, 1].map(axis => [Math.min(0, ...all.map(one => one[axis])), Math.max(0, ...all.map(one => one[axis]))]);
+  const [across, up] = ends.map(([low, high]) => high - low);
+  const scale = Math.min((WIDE - 2 * EDGE) / across, (HIGH - 2 * EDGE) / up);
+  if (!Number.isFinite(scale) || scale === 0) return [];
+  const left = (WIDE - scale * across) / 2, bottom = (HIGH + scale * up) / 2;
+  const at = ([x, y]) => [left + scale * (x - ends[0][0]), bottom - scale * (y - ends[1][0])];
+  const [x0, y0] = at([0, 0]);
+  const lines = Object.entries(kinds).flatMap(([kind, found]) => found.map(one => {
+    const [x2, y2] = at(one);
+    return drawn("line", { class: kind, x1: x0, y1: y0, x2, y2, "marker-end": `url(#${kind})` });
+  }));
+  const names = kinds["play-before"].map((one, i) => {
+    const [x, y] = at(one);
+    return drawn("text", { x: x + 5, y: y + 3 }, `g${i + 1}`);
+  });
+  const heads = Object.keys(kinds).map(kind => drawn("marker", {
+    id: kind, viewBox: "0 0 6 6", refX: 5, refY: 3, markerWidth: 5, markerHeight: 5, orient: "auto",
+  }, drawn("path", { class: kind, d: "M0 0 6 3 0 6z" })));
+  return [...heads, drawn("path", { class: "play-axes", d: `M0 ${y0}H${WIDE}M${x0} 0V${HIGH}` }), ...lines, ...names];
+}
+
+function bars(kinds, all) {
+  const most = Math.max(...all.flat().map(Math.abs));
+  const groups = kinds["play-before"], places = groups.flat().length + groups.length - 1;
+  const width = Math.min(28, (WIDE - 2 * EDGE) / places), middle = HIGH / 2, scale = (middle - EDGE) / most;
+  if (!Number.isFinite(scale) || scale === 0) return [];
+  const shapes = Object.entries(kinds).flatMap(([kind, found]) => found.flatMap((one, group) => one.map((value, i) => {
+    const place = groups.slice(0, group).flat().length + group + i, thin = kind === "play-after" ? 0.45 : 0.9;
+    return drawn("rect", {
+      class: kind, x: EDGE + (place + (1 - thin) / 2) * width, width: thin * width,
+      y: middle - scale * Math.max(0, value), height: scale * Math.abs(value),
+    });
+  })));
+  return [drawn("path", { class: "play-axes", d: `M0 ${middle}H${WIDE}` }), ...shapes];
+}
+
 // ---- the answer --------------------------------------------------------------------------------------------------------
 
 function number(label, text, exact, name) {
@@ -148,12 +216,13 @@ function show(answer) {
   }
   const one = ["norm", "coefficient"].map(name => Array.isArray(answer[name])
     ? null : number(words[name], answer[name] ?? words.none, answer.exact[name], name));
-  got.replaceChildren(
+  got.replaceChildren(...[
+    picture(state.gradients, answer.exact.after),
     ...answer.warnings.map(text => element("pre", { className: "play-error" }, text)),
     element("p", { className: "play-formula" }, ...answer.formula.map(line => element("code", {}, line)), element("span", {}, answer.scope)),
     ...one.filter(Boolean),
     ...answer.after.map((_, i) => row(answer, i)),
-  );
+  ].filter(Boolean));
   const missing = answer.words.some(each => each.mark === "no native equivalent" || each.exactly);
   same.replaceChildren(
     element("h3", {}, words.words),
@@ -185,7 +254,7 @@ function begin(catalogue) {
 
 function hear({ data }) {
   if (data.failure) fail(`${words.failed}\n${data.failure}`);
-  else if (data.step) page.replaceChildren(element("p", {}, words[data.step]), element("progress"));
+  else if (data.step) page.replaceChildren(...[element("p", {}, words[data.step], element("progress")), picture(state.gradients)].filter(Boolean));
   else if (data.catalogue) begin(data.catalogue);
   else if (data.number === asked) show(data.answer);
 }

@@ -35,6 +35,7 @@ REFERENCE = {
 }
 #: the tabs with English pages, and what Chinese pages call them
 TABS = [
+    ("Find a broken clip", "找出写错的裁剪（英文）"),
     ("Tutorials", "教程（英文）"),
     ("How to", "操作指南（英文）"),
     ("Reference", "参考（英文）"),

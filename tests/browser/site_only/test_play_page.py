@@ -26,6 +26,15 @@ SHOWN = (
     """Object.fromEntries([...document.querySelectorAll('#play output')].map(one => [one.name, [one.innerText, one.title]]))"""
 )
 
+#: the arrows of the picture, in the units of the longest: its ends are at the given gradient (3, 4)
+LINES = """(() => {
+  const all = [...document.querySelectorAll('#play line')].map(line => {
+    const [x1, y1, x2, y2] = ['x1', 'y1', 'x2', 'y2'].map(name => Number(line.getAttribute(name)));
+    return [line.getAttribute('class'), x2 - x1, y1 - y2];
+  });
+  return all.map(([kind, x, y]) => [kind, ...[3 * x / all[0][1], 4 * y / all[0][2]].map(one => Number(one.toFixed(6)))]);
+})()"""
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
@@ -123,6 +132,21 @@ def test_a_bad_gradient_is_named(form: Page) -> None:
     enter(form, g2=GRADIENTS[1])
 
 
+def test_the_picture_shows_the_gradients_before_and_after(page: Page, server: Server) -> None:
+    opened(page, server, [("rule", "torch.clip_grad_norm"), ("max_norm", "1.0"), ("g", "[3, 4]"), ("g", "[-0.6, 0.8]")])
+    after = gradclip.clip([np.array([3.0, 4.0]), np.array([-0.6, 0.8])], dialects.torch.clip_grad_norm(1.0)).grads
+    *before, first, second = page.value(LINES)
+    assert before == [["play-before", 3, 4], ["play-before", -0.6, 0.8]]
+    for (kind, *found), expected in zip((first, second), after, strict=True):
+        assert kind == "play-after"
+        np.testing.assert_allclose(found, expected, atol=2e-6)
+    enter(page, g2="[[1, 2], [3, -4]]")
+    assert page.value("document.querySelectorAll('#play rect').length") == 12
+    assert page.value(LINES) == []
+    enter(page, g2="[[nan, 2], [3, -4]]")
+    assert page.value("document.querySelectorAll('#play svg').length") == 0
+
+
 def test_the_address_holds_axes_and_gradients(page: Page, server: Server) -> None:
     arguments, gradients = {"clip_norm": "1.0", "axes": "[1]"}, ["[[3, 4], [0.3, 0.4]]", "[[1, 2, 2]]", "[[0]]"]
     opened(page, server, [("rule", "tensorflow.clip_by_norm"), *arguments.items(), *(("g", text) for text in gradients)])
@@ -152,6 +176,7 @@ def test_it_loads_while_it_says_so_and_asks_no_other_host(page: Page, server: Se
     page.wait(
         "document.getElementById('play').innerText.startsWith('正在加载 gradclip') && !!document.querySelector('progress')"
     )
+    assert page.value(LINES) == [["play-before", 3, 4], ["play-before", 0.6, 0.8]]
     server.may_go_on.set()
     page.wait(ANSWERED)
     assert page.value(SHOWN)["norm"][0] == "5.09902"
@@ -164,8 +189,8 @@ def test_it_loads_while_it_says_so_and_asks_no_other_host(page: Page, server: Se
 def test_the_tabs_use_the_language_of_the_page(page: Page, server: Server, name: str, tab: str) -> None:
     page.open(f"{server.address}{name}")
     tabs = page.value("[...document.querySelectorAll('.md-tabs__link')].map(link => link.innerText.trim())")
-    assert tabs[1] == "Play"
-    assert [text for text in tabs if text.startswith(tab)] == [tabs[2]]
+    assert tabs[2] == "Play"
+    assert [text for text in tabs if text.startswith(tab)] == [tabs[3]]
 
 
 @pytest.mark.parametrize("name", ["gradclip.whl", "worker.js", "pyodide.asm.wasm"])

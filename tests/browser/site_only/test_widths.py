@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,16 @@ OUTSIDE = """(() => {
 })()"""
 #: blocks of code whose lines end outside of the block
 CUT = "[...document.querySelectorAll('pre > code')].filter(one => one.scrollWidth > one.clientWidth + 1).length"
+#: names in tables that go on in the next line
+BROKEN = """[...document.querySelectorAll('table code')].filter(one => one.checkVisibility()).flatMap(one => {
+  const nodes = document.createTreeWalker(one, NodeFilter.SHOW_TEXT), range = document.createRange(), found = [];
+  while (nodes.nextNode()) for (const name of nodes.currentNode.data.matchAll(/\\w+/g)) {
+    range.setStart(nodes.currentNode, name.index);
+    range.setEnd(nodes.currentNode, name.index + name[0].length);
+    if (range.getClientRects().length > 1) found.push(name[0]);
+  }
+  return found;
+})"""
 #: without motion an element is at its place at once
 STILL = """document.head.insertAdjacentHTML(
   'beforeend', '<style>* {transition: none !important; animation: none !important}</style>')"""
@@ -48,7 +59,7 @@ def wrong(page: Page, server: Server) -> dict[int, dict[str, Any]]:
     for name in names:
         opened(page, f"{server.address}{name}")
         for width in WIDTHS:
-            if (found := laid_out(page, width)) != [width, [], 0]:
+            if (found := laid_out(page, width)) != [width, [], 0, []]:
                 wrong[width][name] = found
     return wrong
 
@@ -59,9 +70,9 @@ def opened(page: Page, address: str) -> None:
 
 
 def laid_out(page: Page, width: int) -> Any:
-    """How wide the page is in a window of this width, what is outside of it, and how many blocks of code are cut."""
+    """How wide the page is in a window of this width, what is outside of it, how many blocks are cut, and broken names."""
     page("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-    return page.value(f"{DRAWN}.then(() => [document.documentElement.scrollWidth, {OUTSIDE}, {CUT}])")
+    return page.value(f"{DRAWN}.then(() => [document.documentElement.scrollWidth, {OUTSIDE}, {CUT}, {BROKEN}])")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -72,11 +83,14 @@ def test_no_page_is_cut_or_scrolls_sideways(wrong: dict[int, dict[str, Any]], wi
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_wide_element_is_found(page: Page, server: Server, width: int) -> None:
     opened(page, f"{server.address}index.html")
-    assert laid_out(page, width) == [width, [], 0]
+    assert laid_out(page, width) == [width, [], 0, []]
     page.value(f"document.querySelector('.md-content p').style.width = '{width + 140}px'")
     page.value("document.querySelector('pre > code').style.whiteSpace = 'pre'")
     page.value("document.querySelector('pre > code').append('x'.repeat(999))")
-    total, outside, cut = laid_out(page, width)
+    code = "<table><td><code style='display: block; width: 3em; word-break: break-all'>clip_grad_norm_</code></table>"
+    page.value(f"document.querySelector('.md-content h1').insertAdjacentHTML('afterend', {json.dumps(code)})")
+    total, outside, cut, broken = laid_out(page, width)
     assert total > width
     assert outside != []
     assert cut > 0
+    assert broken == ["clip_grad_norm_"]
