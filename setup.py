@@ -1,11 +1,13 @@
 """The compiled loops, and the links of a release. All else is in pyproject.toml.
 
-A release sets ``GRADCLIP_REPOSITORY`` to the address of the repository: the links of the README then work on the package index.
+``GRADCLIP_REPOSITORY``, the address of the repository, is the one setting that says where the project is. A release sets it:
+the links of the README then work on the package index, and messages name the addresses of pages. A build without it says so.
 """
 
 import gzip
 import os
 import re
+import sys
 import sysconfig
 import tarfile
 from pathlib import Path
@@ -20,6 +22,7 @@ IS_STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 IS_PURE = bool(os.environ.get("GRADCLIP_PURE"))
 
 REPOSITORY = os.environ.get("GRADCLIP_REPOSITORY", "").rstrip("/")
+WITHOUT = "This build does not say where the project is: `GRADCLIP_REPOSITORY` was not set. Links name files of its sources."
 LINK = re.compile(r'(!\[[^]]*\]\(|\]\(|src="|srcset=")(?![a-z]+:|#)([^)"\s#]+)')
 
 
@@ -28,7 +31,7 @@ def readme() -> str:
     here = Path(__file__).parent
     text = (here / "README.md").read_text(encoding="utf-8")
     if not REPOSITORY:
-        return text
+        return f"{text}\n{WITHOUT}\n"
     source = (here / "gradclip" / "__init__.py").read_text(encoding="utf-8")
     tag = "v" + re.findall(r'^__version__ = "([^"]+)"$', source, re.MULTILINE)[0]
     return LINK.sub(lambda found: f"{found[1]}{REPOSITORY}/{'blob' if found[1] == '](' else 'raw'}/{tag}/{found[2]}", text)
@@ -57,6 +60,8 @@ class SameSdist(sdist):
         return path
 
 
+if not REPOSITORY:
+    print(WITHOUT, file=sys.stderr)
 setup(
     cmdclass={"sdist": SameSdist},
     long_description=readme(),

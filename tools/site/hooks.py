@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,9 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tools"))
+from public_names import REFERENCE, public  # noqa: E402  # MkDocs loads this file by its path
+
 #: a file of the repository -> its page
 PAGES = {
     "README.md": "readme.md",
@@ -21,17 +24,6 @@ PAGES = {
     "benchmarks/README.md": "benchmarks.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
-}
-#: a page of the reference -> its title and the modules whose public names it has
-REFERENCE = {
-    "gradclip": ("The public names", ["gradclip"]),
-    "limits": ("Limits that follow the run", ["gradclip.limits"]),
-    "dialects": ("Dialects", [f"gradclip.dialects.{name}" for name in ("torch", "tensorflow", "keras", "paddle", "optax")]),
-    "slots": (
-        "Slots",
-        [f"gradclip.backends.{name}" for name in ("torch.slot", "paddle.slot", "jax.slot", "keras")],
-    ),
-    "conformance": ("The conformance suite", ["gradclip.conformance"]),
 }
 #: the tabs with English pages, and what Chinese pages call them
 TABS = [
@@ -149,7 +141,7 @@ def _reference(name: str) -> str:
         if len(modules) > 1:
             parts.append(f"## {module}")
         shift = "    options:\n      heading_level: 3\n" if len(modules) > 1 else ""
-        parts += [f"::: {module}.{public}\n{shift}" for public in _public(module)]
+        parts += [f"::: {module}.{public}\n{shift}" for public in public(module)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -160,7 +152,7 @@ def _refuse_undocumented() -> None:
         f"{module.partition('.')[2]}.{name}".lstrip(".")
         for _, modules in REFERENCE.values()
         for module in modules
-        for name in _public(module)
+        for name in public(module)
     ]
     silent = [name for name in names for name in _silent(package[name], name)]
     if silent:
@@ -180,13 +172,3 @@ def _silent(found: Any, name: str) -> list[str]:
 def _is_inherited(cls: Any, key: str) -> bool:
     """Whether a base class documents the method."""
     return any(key in base.members and base.members[key].docstring for base in cls.mro())
-
-
-def _public(module: str) -> list[str]:
-    """The names in a module's ``__all__``, read and not imported: no framework needs to be installed."""
-    path = ROOT.joinpath(*module.split("."))
-    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return [name for name in ast.literal_eval(node.value) if name[0] != "_"]
-    raise PluginError(f"{module} has no __all__.")

@@ -40,9 +40,13 @@ def test_the_links_of_the_findings_lead_to_their_lines() -> None:
 
 
 def test_one_command_makes_the_readmes_install_from_the_index(tmp_path: Path) -> None:
-    for page in release.READMES:
+    for page in (*release.READMES, "CITATION.cff", "SECURITY.md"):
         shutil.copy(ROOT / page, tmp_path)
-    release.publish(tmp_path)
+    assert release.unplaced(tmp_path, "https://example.org/gradclip") == ["CITATION.cff", "SECURITY.md"]
+    for _ in range(2):  # a second time it changes nothing
+        release.publish(tmp_path, "https://example.org/gradclip/")
+    assert release.unplaced(tmp_path, "https://example.org/gradclip") == []
+    assert '\nrepository-code: "https://example.org/gradclip"\n' in (tmp_path / "CITATION.cff").read_text(encoding="utf-8")
     for page in release.READMES:
         before, after = ((folder / page).read_text(encoding="utf-8") for folder in (ROOT, tmp_path))
         changed = [pair for pair in zip(before.splitlines(), after.splitlines(), strict=True) if len(set(pair)) == 2]

@@ -143,9 +143,15 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *settings, *words], cwd=folder, check=True, capture_output=True)
 
 
+ADDRESS = "https://example.org/someone/gradclip"
+
+
 @pytest.fixture
-def clone(tmp_path: Path) -> Path:
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a repository with version 1.2.0 on main, and a commit on a branch."""
+    monkeypatch.setenv("GRADCLIP_REPOSITORY", ADDRESS)
+    (tmp_path / "CITATION.cff").write_text(f'repository-code: "{ADDRESS}"\n')
+    (tmp_path / "SECURITY.md").write_text(f"On [the repository's Security page]({ADDRESS}/security).\n")
     (tmp_path / "gradclip").mkdir()
     (tmp_path / "gradclip" / "__init__.py").write_text('"""Text."""\n\n__version__ = "1.2.0"\n')
     git(tmp_path, "init")
@@ -184,6 +190,23 @@ def test_a_readme_that_installs_from_a_clone_is_refused(clone: Path) -> None:
     assert release.refusal("v1.2.0", clone, "main").startswith("README.md would install from a clone: ")
     (clone / "README.md").write_text("    pip install 'gradclip[torch]'  # or jax\n")
     assert release.refusal("v1.2.0", clone, "main") == ""
+
+
+def test_a_release_says_where_the_project_is_in_one_address(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(clone, "tag", "v1.2.0")
+    monkeypatch.setenv("GRADCLIP_REPOSITORY", "https://example.org/other")
+    assert release.refusal("v1.2.0", clone, "main").startswith(
+        "CITATION.cff and SECURITY.md must say where the project is (https://example.org/other): "
+    )
+    monkeypatch.delenv("GRADCLIP_REPOSITORY")
+    assert "GRADCLIP_REPOSITORY is not set" in release.refusal("v1.2.0", clone, "main")
+
+
+def test_without_the_address_nothing_is_written(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("GRADCLIP_REPOSITORY", raising=False)
+    monkeypatch.setattr(release, "publish", None)
+    assert release.main(["--published"]) == 2
+    assert capsys.readouterr().err == "GRADCLIP_REPOSITORY must be the address of the repository.\n"
 
 
 def test_a_missing_tag_or_branch_is_refused(clone: Path) -> None:
