@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from gradclip.doctor import of_round, of_run
 from gradclip.doctor.events import Event
@@ -49,6 +50,16 @@ class Finding:
         """More than the kind's own: a limit to take."""
         return self.first.advice
 
+    def told(self) -> list[Any]:
+        """What another process needs to report it: numbers and texts."""
+        return [self.code, self.where.file, self.where.line, self.framework, self.text, *self.steps]
+
+    @classmethod
+    def heard(cls, told: Sequence[Any]) -> Finding:
+        """The finding that another process told."""
+        code, file, line, framework, text, *steps = told
+        return cls(Found(code, Place(file, line, framework=framework), text), tuple(steps), framework)
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
@@ -66,7 +77,10 @@ def findings(
 
 
 def diagnosis(
-    events: Sequence[Event], names: Mapping[int, str] | None = None, ranks: Mapping[int, Sequence[float]] | None = None
+    events: Sequence[Event],
+    names: Mapping[int, str] | None = None,
+    ranks: Mapping[int, Sequence[float]] | None = None,
+    others: Mapping[int, Sequence[Finding]] | None = None,
 ) -> Diagnosis:
     """What is wrong.
 
@@ -74,12 +88,14 @@ def diagnosis(
         events: of the run, in order.
         names: the parameters' names.
         ranks: of each other process: the norms that its clips returned, without those that only measure.
+        others: what is wrong in each other process.
     """
     run = Run(events, names or {})
     found = [x for one in run.rounds for x in of_round.found(one, run)]
     late = {x.where for x in found if x.code == "GD107"}  # a clip that comes too late for its own step: the first step has none
     made = [x for x in _grouped(found, run) if not (late and x.code in ("GD101", "GD102") and x.steps == (1,))]
     made += _grouped(of_run.found(run, ranks or {}), run)
+    made += _elsewhere(others or {}, {(x.code, x.where) for x in made})
     made, notes = _judged(made)
     return Diagnosis(sorted(made, key=lambda x: (x.code, x.where.file, x.where.line)), [*of_run.notes(run), *notes])
 
@@ -94,6 +110,21 @@ def _grouped(found: Iterable[Found], run: Run) -> list[Finding]:
         Finding(group[0], tuple(dict.fromkeys(x.step for x in group if x.step)), where.framework or default)
         for (_, where), group in by_place.items()
     ]
+
+
+def _elsewhere(others: Mapping[int, Sequence[Finding]], own: set[tuple[str, Place]]) -> list[Finding]:
+    """What is wrong only in other processes. Norms of theirs are compared, and judge no limit here."""
+    by_place: dict[tuple[str, Place], dict[int, Finding]] = {}
+    for rank, told in others.items():
+        for x in told:
+            if (x.code, x.where) not in own and not x.kind.needs_norms:
+                by_place.setdefault((x.code, x.where), {})[rank] = x
+    made = []
+    for ranks in by_place.values():
+        some, first = ", ".join(map(str, ranks)), next(iter(ranks.values()))
+        text = f"on {'process' if len(ranks) == 1 else 'processes'} {some}, and not on process 0: {first.text}"
+        made.append(replace(first, first=replace(first.first, text=text)))
+    return made
 
 
 def _judged(found: list[Finding]) -> tuple[list[Finding], list[str]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from gradclip.doctor import threads
 from gradclip.doctor.events import Clip, Event, Params, Skip, Step, Zero
+from gradclip.doctor.findings import Finding
 from gradclip.doctor.guard import Guard, Make
 from gradclip.doctor.places import Place
 
@@ -52,6 +53,7 @@ class Recorder:
         self.events: list[Event] = []
         self.names: dict[int, str] = {}  #: the parameters' names
         self.ranks: dict[int, list[float]] = {}  #: of each other process: the norms that it measured
+        self.others: dict[int, list[Finding]] = {}  #: what is wrong in each other process
         self.watches: dict[str, Any] = {}  #: by the name of the backend
         self.is_first = True  #: whether this process prints the report, as the first of several
         self.frameworks: list[str] = []

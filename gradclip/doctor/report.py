@@ -55,7 +55,7 @@ class Report:
 
     def __post_init__(self) -> None:
         self.rounds = rounds(self.recorder.events)
-        self.diagnosis = diagnosis(self.recorder.events, self.recorder.names, self.recorder.ranks)
+        self.diagnosis = diagnosis(self.recorder.events, self.recorder.names, self.recorder.ranks, self.recorder.others)
 
     @property
     def found(self) -> list[Finding]:

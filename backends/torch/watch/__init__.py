@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import sys
@@ -18,6 +19,7 @@ from gradclip.backends.torch import slot, versions
 from gradclip.backends.torch.watch import steps as watch_steps
 from gradclip.backends.torch.watch.tensors import TorchWatch, leaves, made_by
 from gradclip.doctor.events import Clip, Unwatched
+from gradclip.doctor.findings import Finding, diagnosis
 from gradclip.doctor.places import NOWHERE, Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
 from gradclip.doctor.watch import Request, as_number
@@ -234,7 +236,7 @@ def _watch_sharded(recorder: Recorder, watch: TorchWatch) -> None:
 
 
 def _compare(recorder: Recorder) -> None:
-    """Give process 0 the norms of all. They meet at the address that torchrun has set."""
+    """Give process 0 the norms and the findings of all. They meet at the address that torchrun has set."""
     many, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     if many < 2 or "MASTER_ADDR" not in os.environ:
         return
@@ -242,13 +244,15 @@ def _compare(recorder: Recorder) -> None:
     try:
         address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         store = torch.distributed.TCPStore(*address, is_master=False, timeout=_WAIT)
-        store.set(f"gradclip doctor {rank}", " ".join(map(repr, norms)))
         if rank:
+            found = [one.told() for one in diagnosis(recorder.events, recorder.names).findings]
+            store.set(f"gradclip doctor {rank}", json.dumps([norms, found]))
             recorder.last.append(lambda: store.get("gradclip doctor done"))
             recorder.is_first = False
             return
         for other in range(1, many):
-            recorder.ranks[other] = list(map(float, store.get(f"gradclip doctor {other}").split()))
+            recorder.ranks[other], told = json.loads(store.get(f"gradclip doctor {other}"))
+            recorder.others[other] = list(map(Finding.heard, told))
         recorder.last.append(lambda: store.set("gradclip doctor done", "yes"))
     except (RuntimeError, ValueError) as error:
         recorder.say(f"the processes' norms cannot be compared: {str(error).splitlines()[0]}")

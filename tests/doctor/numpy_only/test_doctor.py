@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import sys
 from dataclasses import replace
@@ -10,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Event, Read, Skip, Step, Unscale, Unwatched, Write, Zero
-from gradclip.doctor.findings import diagnosis, findings
+from gradclip.doctor.findings import Finding, diagnosis, findings
 from gradclip.doctor.guard import Guard
 from gradclip.doctor.hints import hint
 from gradclip.doctor.lines import Lines
@@ -217,6 +218,16 @@ def test_processes() -> None:
     assert (found.code, found.text) == ("GD303", "process 0 measured 2, process 2 measured 2.5")
     (found,) = findings(RIGHT, ranks={1: []})
     assert found.text == "process 0 clipped 1 times, process 1 0 times"
+
+
+def test_what_only_other_processes_do_wrong() -> None:
+    wrong = findings([BACKWARD, CLIP, WRITE, STEP])
+    told = json.loads(json.dumps([x.told() for x in wrong]))
+    others = {rank: list(map(Finding.heard, told)) for rank in (1, 3)}
+    (found,) = diagnosis(RIGHT, others=others).findings
+    assert (found.code, found.where, found.steps, found.kind) == (wrong[0].code, wrong[0].where, (1,), wrong[0].kind)
+    assert found.text == f"on processes 1, 3, and not on process 0: {wrong[0].text}"
+    assert diagnosis([BACKWARD, CLIP, WRITE, STEP], others=others).findings == wrong, "it is said once"
 
 
 def test_an_optimizer_takes_only_its_own_events() -> None:
