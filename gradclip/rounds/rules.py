@@ -45,18 +45,18 @@ def after_step(one: Round) -> Iterator[Found]:
             continue
         follows = one.after(place, Backward, Zero) if one.step is not None else [clip]
         if follows and one.concerns(clip.params, previous.params) and previous.loops == clip.loops:
-            reason = f"{previous.text} has taken the gradients before they are clipped."
+            reason = f"{previous.text} takes the gradients before they are clipped."
             yield Found("GM108", clip, reason, "Clip before the step.", (previous,))
 
 
 def before_backward(one: Round) -> Iterator[Found]:
-    """The backward pass makes the gradients after the clip."""
+    """The backward pass computes the gradients after the clip."""
     for place, clip in one.clips:
         later = one.after(place, Backward)
         if one.previous is not None or one.before(place, Backward, Write) or not later:
             continue
         yield Found(
-            "GM108", clip, f"{later[0].text} makes the gradients after the clip.", "Clip after backward().", (later[0],)
+            "GM108", clip, f"{later[0].text} computes the gradients after the clip.", "Clip after backward().", (later[0],)
         )
 
 
@@ -68,7 +68,7 @@ def added(one: Round) -> Iterator[Found]:
             continue
         closure = next((x for x in changes if isinstance(x, Backward) and x.is_again), None)
         if closure is not None:
-            yield Found("GM130", clip, f"{one.step.text} calls its closure, which makes the gradients again.", about=(closure,))
+            yield Found("GM130", clip, f"{one.step.text} calls its closure, which recomputes the gradients.", about=(closure,))
         if closure is not None or not isinstance(changes[0], Backward):
             continue
         again, later = changes[0], [x for x in one.events[place + 1 :] if isinstance(x, Clip)]
@@ -107,9 +107,9 @@ def zeroed(one: Round) -> Iterator[Found]:
         changes = one.after(place, Backward, Zero, Write)
         made = [x for x in earlier if isinstance(x, Backward)]
         if earlier and isinstance(earlier[0], Zero) and made and not [x for x in earlier if isinstance(x, Write)]:
-            reason = f"{earlier[0].text} has removed the gradients before they are clipped."
+            reason = f"{earlier[0].text} clears the gradients before they are clipped."
         elif changes and isinstance(changes[-1], Zero) and made:
-            reason = f"{changes[-1].text} removes the clipped gradients before {one.step.text} takes them."
+            reason = f"{changes[-1].text} clears the clipped gradients before {one.step.text} takes them."
         else:
             continue
         zero = earlier[0] if isinstance(earlier[0], Zero) else changes[-1]
@@ -125,14 +125,14 @@ def scaled(one: Round) -> Iterator[Found]:
             continue
         made = one.before(place, Backward, Write, Zero)
         if made and isinstance(made[0], Backward) and made[0].scaler:
-            reason = f"{made[0].text} makes gradients of a scaled loss, and they are still scaled."
+            reason = f"{made[0].text} scales the gradients, and nothing unscales them before this clip."
             yield Found("GM107", clip, reason, _unscale(made[0].scaler), (made[0],))
         elif one.step is not None and one.step.scaler and (one.after(place, Unscale) or not one.unscales):
             later = next(iter(one.after(place, Unscale)), one.step)
             reason = f"{later.text} unscales the gradients after the clip."
             yield Found("GM107", clip, reason, _unscale(one.step.scaler), (later,))
         elif one.step is not None and one.step.scaler and (wrong := [x for x in one.strange if isinstance(x, Unscale)]):
-            reason = f"{wrong[-1].text} unscales the gradients of another optimizer than {one.step.text} steps."
+            reason = f"{wrong[-1].text} unscales the gradients of a different optimizer than {one.step.text}."
             yield Found("GM107", clip, reason, "Unscale those of the optimizer that steps.", (wrong[-1],))
 
 
@@ -144,7 +144,7 @@ def late(one: Round) -> Iterator[Found]:
     """The clip comes after the optimizer: it clips updates."""
     for clip in (x for x in one.events if isinstance(x, Clip) and x.is_late):
         before = one.previous.text if one.previous is not None else "The optimizer"
-        reason = f"{before} has made updates of the gradients, and {clip.text} clips these."
+        reason = f"{before} has turned the gradients into updates, and {clip.text} clips these."
         yield Found("GM108", clip, reason, "Put the clip first.")
 
 
@@ -152,7 +152,7 @@ def ignored(one: Round) -> Iterator[Found]:
     """The clip returns gradients, and the step takes others."""
     for _, clip in one.clips:
         if clip.is_dropped and one.step is not None:
-            yield Found("GM105", clip, f"No code takes the clipped gradients; {one.step.text} takes those before the clip.")
+            yield Found("GM105", clip, f"Nothing uses the clipped gradients; {one.step.text} takes the unclipped ones.")
 
 
 def unread(one: Round) -> Iterator[Found]:
@@ -238,7 +238,7 @@ def twice(one: Round) -> Iterator[Found]:
         changes = one.after(place, Backward, Zero, Write, Clip)
         again = changes[0] if changes else None
         if isinstance(again, Clip) and _is_same_clip(clip, again):
-            yield Found("GM120", again, f"{clip.text} has clipped the same gradients for the same step.", about=(clip,))
+            yield Found("GM120", again, f"{clip.text} already clips the same gradients for the same step.", about=(clip,))
         if one.step.clip:
             yield Found("GM120", clip, f"{one.step.clip} clips too, and this clip comes before it.", about=(one.step,))
 
@@ -271,7 +271,7 @@ def others(one: Round) -> Iterator[Found]:
     last, every = clips[-1], Params.joined(x.params for x in clips)
     missing, extra = step.params.without(every), last.params.without(step.params)
     if last.params.meets(step.params) is False:
-        reason = f"{step.text} steps other parameters than the clip gets."
+        reason = f"{step.text} steps different parameters than the clip gets."
         yield Found("GM118", last, reason, about=(step,))
     elif missing.known:
         reason = f"{step.text} also steps {_shown(missing)}, which nothing clips."
@@ -314,10 +314,10 @@ def before_sum(one: Round) -> Iterator[Found]:
         later = one.after(place, Reduce)
         made = one.before(place, Backward)
         if later and one.is_taken(place):
-            reason = f"Each replica clips its own gradients, and {later[0].text} reduces them over the replicas after that."
+            reason = f"Each replica clips its own gradients, and {later[0].text} reduces them over the replicas afterwards."
             yield Found("GM122", clip, reason, about=(later[0],))
         elif made and _is_local(made[0], clip) and not one.before(place, Reduce):
-            reason = f"{made[0].text} is inside of no_sync: the gradients are those of this process, not yet summed over all."
+            reason = f"{made[0].text} is inside no_sync: the gradients are those of this process, not yet summed over all."
             yield Found("GM122", clip, reason, about=(made[0],))
 
 

@@ -36,7 +36,7 @@ def check(found: ApiCall) -> Finding | None:
         optimizer = maker(receiver(made, "update"), context)
         if optimizer is not None and made is not None and _makes_updates(optimizer, context):
             shown = context.source.shown
-            reason = f"{shown(made)} has made updates of the gradients, and {shown(call)} clips these."
+            reason = f"{shown(made)} has turned the gradients into updates, and {shown(call)} clips these."
             return Finding("GM108", reason, "Clip the gradients before that.")
     return None
 

@@ -46,7 +46,7 @@ def _dropped(found: ApiCall) -> Finding | None:
     if taking is None and source.function(name) is source.module:
         return None
     taken = "" if taking is None else f"; {source.shown(taking)} takes others"
-    return Finding("GM105", f"No code reads the clipped gradients, `{name.value}`{taken}.", "Pass them to the optimizer.")
+    return Finding("GM105", f"Nothing uses the clipped gradients, `{name.value}`{taken}.", "Pass them to the optimizer.")
 
 
 def _update(call: cst.Call, found: ApiCall) -> Finding | None:
@@ -55,7 +55,7 @@ def _update(call: cst.Call, found: ApiCall) -> Finding | None:
     pair = source.target(call)
     first = pair.elements[0].value if isinstance(pair, cst.Tuple) and pair.elements else None
     dropped = isinstance(source.parents[call], cst.Expr) or (isinstance(first, cst.Name) and not _is_read(first, found))
-    reason = f"No code reads the gradients that {source.shown(call)} returns."
+    reason = f"Nothing uses the gradients that {source.shown(call)} returns."
     return Finding("GM105", reason, "Pass them to the optimizer.") if dropped else None
 
 
@@ -108,7 +108,7 @@ def _object(found: ApiCall) -> Finding | None:
         return None  # an attribute of a class
     if context.source.function(name) is context.source.module and not _makes_optimizers(context):
         return None  # a module of settings
-    return Finding("GM105", f"No code reads `{name.value}`: nothing is clipped.", "Pass it to the optimizer.")
+    return Finding("GM105", f"Nothing uses `{name.value}`, so nothing is clipped.", "Pass it to the optimizer.")
 
 
 @once
