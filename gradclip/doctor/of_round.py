@@ -38,7 +38,7 @@ def _of_clips(one: Round, run: Run) -> Iterator[Found]:
             used = "an iterator that was used up" if clip.is_iterator else "no parameters"
             yield Found("GD102", clip.where, f"{clip.name} got {used}")
         elif clip.is_dropped:
-            yield Found("GD109", clip.where, f"the result of {clip.name} was not put in the place of the gradients")
+            yield Found("GD109", clip.where, f"nothing used the gradients that {clip.name} returned")
         if clip.is_late:
             yield Found("GD110", clip.where, f"{clip.name} comes after the optimizer in its chain")
         if clip.params and one.is_scaled(clip):
@@ -68,9 +68,9 @@ def _of_early(one: Round, clip: Clip) -> str:
 
 def _of_writes(writes: list[Write]) -> str:
     params = frozenset().union(*(x.params for x in writes))
-    by = " somewhere before this line" if writes[0].is_late else f" by `{writes[0].text}`"
+    code = "code somewhere before this line" if writes[0].is_late else f"`{writes[0].text}`"
     before, after = (math.hypot(*norms) for norms in ([x.before for x in writes], [x.after for x in writes]))
-    return f"{many(params)} got other gradients{by}: their norm went from {short(before)} to {short(after)}"
+    return f"{code} changed the gradients of {many(params)}: their norm went from {short(before)} to {short(after)}"
 
 
 def _of_several(clips: list[Clip]) -> Iterator[Found]:

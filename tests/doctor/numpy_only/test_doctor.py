@@ -142,7 +142,7 @@ def test_findings(events: list[Event], expected: list[str]) -> None:
 def test_each_finding_has_its_line_and_its_steps() -> None:
     (found,) = findings([*RIGHT, *[BACKWARD, CLIP, WRITE, STEP], *RIGHT, *[BACKWARD, CLIP, WRITE, STEP]])
     assert (found.code, found.where, found.steps) == ("GD104", at(5), (2, 4))
-    assert found.text == "2 parameters got other gradients by `g *= 2`: their norm went from 1 to 2"
+    assert found.text == "`g *= 2` changed the gradients of 2 parameters: their norm went from 1 to 2"
 
 
 def test_a_run_that_diverges_is_drawn_and_gets_a_limit() -> None:
