@@ -18,7 +18,7 @@ from gradclip.conformance.chosen import arrays_of
 from gradclip.conformance.function import function_target
 from gradclip.conformance.slots import makes_slot, slot_target
 from gradclip.conformance.target import OPERATIONS, dialect_of
-from gradclip.core.errors import ArgumentError
+from gradclip.core.errors import ArgumentError, shown
 from gradclip.core.spelling import did_you_mean, nearest
 from gradclip.natives.model import KERAS_BACKENDS
 
@@ -28,6 +28,7 @@ ARRAYS = ("numpy", "torch", "tensorflow", "paddle", "jax")  #: frameworks for ``
 NATIVES = ("torch", "tensorflow", "paddle", "optax", "keras")
 _ARRAYS_OF = {"optax": "jax", "keras": "numpy"}  # dialect -> the framework of its arrays; Keras has several
 _MOST_NAMED = 6  # functions in an error
+_LONG = 100  # characters of a name in an error
 
 
 def _nothing() -> None:
@@ -142,7 +143,7 @@ class Specification:
                 found = importlib.import_module(self.name)
             except ModuleNotFoundError as error:
                 if f"{self.name}.".startswith(f"{error.name}."):  # not one that the module imports
-                    raise ArgumentError(f"There is no module {error.name}.", repr(self.text)) from None
+                    raise ArgumentError(f"There is no module {str(error.name)[:_LONG]}.", shown(self.text)) from None
                 raise
         where = self.name
         for part in self.on.split("."):

@@ -24,7 +24,7 @@ def in_modules(parameters: Sequence[torch.Tensor]) -> list[str]:
     owners: dict[int, str] = {}
     holders = []
     for module in _modules():
-        for name, parameter in module._parameters.items():
+        for name, parameter in module.named_parameters(recurse=False):
             if id(parameter) in wanted:
                 owners.setdefault(id(parameter), f"{type(module).__name__}.{name} {tuple(parameter.shape)}")
         names = {id(parameter): name for name, parameter in module.named_parameters()}

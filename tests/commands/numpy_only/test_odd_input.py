@@ -286,9 +286,16 @@ def test_odd_arguments(words: list[str], odd: str, here: Path, capsys: pytest.Ca
     refused([word.format(odd) for word in words], "", capsys)
 
 
-@pytest.mark.parametrize("limit", ["..:x", ":", "math:pi", "no_such_module:x", "math:no_such_name"])
-def test_odd_limits_of_conformance(limit: str, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(["conformance", "--limit", limit], "There is no such limit.", capsys)
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        *(("..:x", "There is no such limit."), (":", "There is no such limit."), ("math:pi", "There is no such limit.")),
+        ("no_such_module:x", "There is no module no_such_module."),
+        ("math:no_such_name", "math has no function no_such_name; it has acos"),
+    ],
+)
+def test_odd_limits_of_conformance(limit: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(["conformance", "--limit", limit], said, capsys)
 
 
 def test_many_processes_are_a_number_that_the_system_allows(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
