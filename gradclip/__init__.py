@@ -73,9 +73,19 @@ def _look_up(name: str) -> object:
     """The package's ``__getattr__``: its backends, or the error for an unknown name, with the nearest known names."""
     if name == "backends":
         return _import_module("gradclip.backends")
+    raise _spelling.unknown("gradclip", name, "" if name.startswith("_") else _hint(name))
+
+
+def _hint(name: str) -> str:
+    """Where a name is that the package lacks, or the nearest names: its own, else those of its parts."""
+    parts: dict[str, str] = {**_import_module("gradclip.backends").exported()}
+    parts |= {one: f"gradclip.limits.{one}" for one in limits.__all__}
+    parts |= {one.partition(".")[2]: f"gradclip.dialects.{one}" for one in _import_module("gradclip.dialects").FUNCTIONS}
     same = _spelling.same(name, __all__)
-    names = [same] if same else _spelling.nearest(name, __all__)
-    raise _spelling.unknown("gradclip", name, _spelling.did_you_mean([f"gradclip.{one}" for one in names]))
+    if name in parts and not same:
+        return f"it is {parts[name]}."
+    near = [f"gradclip.{one}" for one in ([same] if same else _spelling.nearest(name, __all__))]
+    return _spelling.did_you_mean(near or [parts[one] for one in _spelling.nearest(name, parts)])
 
 
 globals()["__getattr__"] = _look_up  # not by def: a type checker would then accept every name

@@ -74,6 +74,7 @@ def _looking_up(module: ModuleType) -> Callable[[str], Any]:
 
 for _module in _MODULES:
     _module.__dict__["__getattr__"] = _looking_up(_module)  # not in their sources: they do not know each other
+    _module.__dict__["__dir__"] = _module.__all__.copy  # the rules alone
 
 
 def _dialect(name: str) -> Any:

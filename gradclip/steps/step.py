@@ -79,7 +79,8 @@ class Step(Generic[R]):
         self.groups = check_groups(rule)
         given: object = monitor
         if not (given is None or isinstance(given, Monitor)):
-            raise ArgumentTypeError("monitor must be a gradclip.Monitor.", f"monitor={shown(given)}")
+            hint = "monitor=gradclip.Monitor(); only optax's link takes monitor=True."
+            raise ArgumentTypeError("monitor must be a gradclip.Monitor.", f"monitor={shown(given)}", hint)
         check_reduce(reduce)
         if shards is not None:
             check_shards(shards)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,11 @@ def test_both_spellings(name: str, rule: str) -> None:
     ("gradclip", "clip_grad_norm", "did you mean gradclip.clip_grad_norm_?"),
     ("gradclip", "clipgradbynorm", "did you mean gradclip.ClipGradByNorm?"),
     ("gradclip", "global_nrom", "did you mean gradclip.global_norm?"),
+    ("gradclip", "gradient_transformation", "it is gradclip.backends.jax.gradient_transformation."),
+    ("gradclip", "step_pre_hook", "it is gradclip.backends.torch.step_pre_hook."),
+    ("gradclip", "grad_clip", "it is gradclip.backends.paddle.grad_clip."),
+    ("gradclip", "clipnorm", "it is gradclip.dialects.keras.clipnorm."),
+    ("gradclip", "gradient_transform", "did you mean gradclip.backends.jax.gradient_transformation?"),
     ("gradclip.dialects", "pytorch", "did you mean dialects.torch?"),
     ("gradclip.dialects", "jax", "did you mean dialects.optax?"),
     ("gradclip.dialects", "kears", "did you mean dialects.keras?"),
@@ -42,6 +48,19 @@ def test_did_you_mean(module: str, name: str, hint: str) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(importlib.import_module(module), name)
     assert str(caught.value).startswith(f"{module} has no {name}.\nHint: {hint}")
+
+
+@pytest.mark.parametrize("dialect", gradclip.dialects.__all__)
+def test_a_dialect_lists_its_rules_alone(dialect: str) -> None:
+    module = getattr(gradclip.dialects, dialect)
+    assert dir(module) == sorted(module.__all__)
+    assert all(f"{dialect}.{name}" in gradclip.dialects.FUNCTIONS for name in dir(module))
+
+
+def test_a_monitor_of_another_kind_is_told_which_it_takes() -> None:
+    given: Any = True
+    with pytest.raises(TypeError, match=r"Hint: monitor=gradclip.Monitor\(\); only optax's link takes monitor=True"):
+        gradclip.Step(torch.clip_grad_norm(1.0), given)
 
 
 def test_a_name_that_is_like_no_other() -> None:
