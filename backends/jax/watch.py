@@ -73,6 +73,15 @@ def start(recorder: Recorder) -> None:
             recorder.replace(optax, name, watch.partition)
     recorder.watches["jax"] = _Outside(recorder)
     recorder.closers.append(_wait)
+    _dispatch_in_order(recorder)
+
+
+def _dispatch_in_order(recorder: Recorder) -> None:
+    """Let a step end before the next begins: on the CPU, 32 steps in flight leave no place for what their callbacks compute."""
+    name = "jax_cpu_enable_async_dispatch"
+    before = getattr(jax.config, name, True)
+    jax.config.update(name, False)
+    recorder.undo(lambda: jax.config.update(name, before))
 
 
 class _InThread(threading.local):

@@ -90,5 +90,20 @@ def right_own_function() -> None:
     )
 
 
+def right_in_flight() -> None:
+    """Right: the script waits for no step, so that many are in flight."""
+    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.01))
+    params = {"w": jnp.ones((64, 64))}
+    state = optimizer.init(params)
+
+    @jax.jit
+    def step(params: Any, state: Any) -> Any:
+        updates, state = optimizer.update(jax.grad(lambda p: jnp.mean(p["w"] ** 2))(params), state, params)
+        return optax.apply_updates(params, updates), state
+
+    for _ in range(200):
+        params, state = step(params, state)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[-1]]()
