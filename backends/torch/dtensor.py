@@ -266,3 +266,6 @@ def _counted(
             if not (counts and values[i].numel()) and leaves[i].numel():  # a gradient that is empty everywhere may be an error
                 values[i] = None
     return [None if odd.get(i) else x for i, x in enumerate(values)]
+
+
+versions.run_between_graphs()  # it is imported late

@@ -62,6 +62,10 @@ _function_modes = getattr(_C, "_len_torch_function_stack", lambda: 1)  # unknown
 _is_tracing = getattr(_C, "_is_tracing", torch.jit.is_tracing)
 #: whether ``torch.compile`` can trace gradclip
 traces = _RELEASE >= (2, 5)
+_ops = getattr(torch, "_ops", None)
+_before_dispatch = getattr(_ops, "_len_torch_dispatch_stack_pre_dispatch", lambda: 1)  # unknown: nothing is read
+#: whether ``make_fx(pre_dispatch=True)`` records, which ``get_proxy_mode`` of PyTorch 2.4 does not tell
+_records_before_dispatch = (lambda: _function_modes() > 0 and _before_dispatch() > 0) if not traces else lambda: False
 _exports = getattr(torch.compiler, "is_exporting", lambda: False)  # torch has the name from 2.7 on
 
 
@@ -171,8 +175,8 @@ def is_recording() -> bool:
     tracing = sys.modules.get("torch.fx.experimental.proxy_tensor")  # who traces has imported it
     if tracing is None:
         return False
-    mode = getattr(tracing, "get_proxy_mode", None)
-    return bool(_modes()) if mode is None else mode() is not None
+    mode = getattr(tracing, "get_proxy_mode", getattr(tracing, "get_innermost_proxy_mode", None))  # the second name: 2.4
+    return _records_before_dispatch() or (bool(_modes()) if mode is None else mode() is not None)
 
 
 def _counts_lists() -> bool:
