@@ -127,11 +127,13 @@ def scaled(one: Round) -> Iterator[Found]:
         if made and isinstance(made[0], Backward) and made[0].scaler:
             reason = f"{made[0].text} scales the gradients, and nothing unscales them before this clip."
             yield Found("GM107", clip, reason, _unscale(made[0].scaler), (made[0],))
-        elif one.step is not None and one.step.scaler and (one.after(place, Unscale) or not one.unscales):
+        elif one.step is None or not one.step.scaler or not one.is_taken(place):
+            continue
+        elif one.after(place, Unscale) or (not one.unscales and any(isinstance(x, Backward) for x in one.events)):
             later = next(iter(one.after(place, Unscale)), one.step)
             reason = f"{later.text} unscales the gradients after the clip."
             yield Found("GM107", clip, reason, _unscale(one.step.scaler), (later,))
-        elif one.step is not None and one.step.scaler and (wrong := [x for x in one.strange if isinstance(x, Unscale)]):
+        elif wrong := [x for x in one.strange if isinstance(x, Unscale)]:
             reason = f"{wrong[-1].text} unscales the gradients of a different optimizer than {one.step.text}."
             yield Found("GM107", clip, reason, "Unscale those of the optimizer that steps.", (wrong[-1],))
 
