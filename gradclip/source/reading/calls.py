@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.source.reading import coefficients, functional, gradients, libraries, measures, taken, tests
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["apply", "call", "unknown"]
 
+_NOISE = frozenset({"normal", "randn_like", "randn", "laplace"})  #: private training adds it to the sum of clipped gradients
 _PREDICATES = frozenset({"isinstance", "hasattr", "callable", "len", "bool", "any", "all"})  #: equal calls are equal tests
 _SAME = frozenset({"list", "tuple", "iter", "sorted", "reversed", "set", "enumerate", "tqdm"})
 
@@ -116,7 +118,7 @@ def unknown(machine: Machine, target: Value, given: Call) -> Value:
         return machine.thing(given.node, "gradients")
     key = (target.token, tuple(x.token for x in values))
     name = str(target.token[-1]) if target.token else ""
-    said = marks(values) | target.marks - {"process"}
+    said = marks(values) | target.marks - {"process"} | ({"noise"} if called in _NOISE else frozenset())
     said -= {measures.LOCAL} if is_reduced else frozenset()
     for x in values:  # os.environ.get("RANK")
         said |= tests.marked(x.value) if isinstance(x, Constant) and isinstance(x.value, str) else frozenset()
@@ -190,7 +192,8 @@ def _builtin(machine: Machine, name: str, given: Call) -> Value | None:
 def _zipped(given: Call) -> Value | None:
     for x in given.args:
         if isinstance(x, Gradients):
-            return taken.paired(x, given.args)
+            beside = tuple(y for y in given.args if isinstance(y, Gradients) and y is not x)
+            return replace(taken.paired(x, given.args), beside=beside)
         if isinstance(x, Elements) and "gradient" in x.marks:
             return x
     if given.args and isinstance(given.args[0], Thing):

@@ -6,9 +6,9 @@ import ast
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gradclip.rounds import Clip, Unscale
+from gradclip.rounds import Clip, Unscale, Write
 from gradclip.source.reading import limits
-from gradclip.source.reading.taken import after, whose
+from gradclip.source.reading.taken import added, after, whose
 from gradclip.source.reading.values import Call, Gradients, Product, Value
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ def chosen(one: Value, other: Value) -> Value | None:
 def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Value | None:
     """The result of an operator, if one of its sides is a norm, a coefficient or gradients."""
     divides = isinstance(node.op, (ast.Div, ast.FloorDiv))
+    if isinstance(left, Gradients) and isinstance(right, Gradients) and isinstance(node.op, ast.Add):
+        return added([left, right])
     for one, other in ((left, right), (right, left)):
         if isinstance(one, Gradients) and not isinstance(other, Gradients):
             return _scaled(machine, node, one, other, divides=divides)
@@ -100,6 +102,8 @@ def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Va
 def _scaled(machine: Machine, node: ast.BinOp, of: Gradients, by: Value, *, divides: bool) -> Gradients:
     """``grads * min(1, limit / norm)``, ``grads / max(1, norm / limit)``, ``grads / loss_scale``."""
     backward = of.backward
+    if "noise" in by.marks:
+        return after(of, Write(**machine.about(node), params=whose(of)))
     if divides and backward is not None and by.token and by.token in of.factors:
         text = machine.shown(node.right)
         history = tuple(replace(x, scaler=text) if x is backward else x for x in of.history)

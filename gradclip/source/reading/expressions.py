@@ -334,7 +334,7 @@ def unpacked(machine: Machine, one: Value, target: ast.Tuple | ast.List) -> Sequ
     if isinstance(one, Elements) and one.is_one:  # for name, param in model.named_parameters()
         return [*(Thing((*one.token, i)) for i in range(count - 1)), one]
     if isinstance(one, Gradients):  # for grad, variable in zip(grads, variables)
-        return [one, *(Thing((*one.token, i)) for i in range(count - 1))]
+        return [one, *one.beside[: count - 1], *(Thing((*one.token, i)) for i in range(count - 1 - len(one.beside)))]
     names = [last(x) or "it" for x in target.elts]
     return [Thing((origin(name, (one.token, i)),), one.marks | tests.marked(name)) for i, name in enumerate(names)]
 

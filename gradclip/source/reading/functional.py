@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from gradclip.natives import Native
 from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Reduce, Step, Unscale
 from gradclip.source.reading import coefficients, limits, transformations
-from gradclip.source.reading.taken import after, clip_by, paired, stepped, whose
+from gradclip.source.reading.program import last
+from gradclip.source.reading.taken import added, after, clip_by, paired, stepped, whose
 from gradclip.source.reading.values import (
     SCALED,
     Bound,
@@ -70,10 +71,11 @@ def differentiated(machine: Machine, made: Made, given: Call) -> Value:
 
 
 def _of_tape(machine: Machine, given: Call) -> Value | None:
-    """``tape.gradient(loss, variables)``."""
-    loss, of = given.get(0, "target"), given.get(1, "sources")
-    if loss is None or of is None:
+    """``tape.gradient(loss, variables)``, ``tf.gradients(loss, variables)``, ``optimizer.compute_gradients(loss)``."""
+    loss, of = given.get(0, "target", "ys", "loss"), given.get(1, "sources", "xs", "var_list")
+    if loss is None or (of is None and last(given.node.func) != "compute_gradients"):
         return None
+    of = of if of is not None else machine.thing(given.node, "variables")
     event = Backward(**machine.about(given.node), params=parameters(of), scaler=scaled_by(loss)[len(SCALED) :])
     token = machine.fresh(given.node, "grads", len(machine.taken))
     return Gradients(token, history=(event,), sources=of.token, factors=coefficients.factors(loss))
@@ -112,11 +114,25 @@ def mapped(machine: Machine, target: Value, args: Sequence[Value], given: Call) 
     one = _among(args)
     if one is None:
         return Thing(machine.fresh(given.node, "tree"))
-    element = replace(one, is_one=True)
-    made = machine.apply(target, Call(given.node, tuple(element if x is one else x for x in args), {}))
+    elements = tuple(replace(x, is_one=True) if isinstance(x, Gradients) else x for x in args)
+    made = machine.apply(target, Call(given.node, elements, {}))
     if isinstance(made, Gradients):
         return replace(made, is_one=one.is_one)
-    return coefficients.summed(made) if isinstance(made, coefficients.Norm) else one
+    several = [x for x in args if isinstance(x, Gradients)]  # tree.map(jnp.add, sums, grads)
+    return coefficients.summed(made) if isinstance(made, coefficients.Norm) else added(several)
+
+
+def scanned(machine: Machine, given: Call) -> Value:
+    """``jax.lax.scan(micro_batch, carry, batches)``: what its function does runs in several passes."""
+    body, carry = given.args[0], given.args[1]
+    machine.loops.append(id(given.node))
+    made = machine.apply(body, Call(given.node, (carry, Thing(machine.fresh(given.node, "batch"))), {}))
+    machine.loops.pop()
+    parts = made.items if isinstance(made, Tuple) else (made,)
+    inner = parts[0].items if parts and isinstance(parts[0], Tuple) else parts[:1]
+    again = [replace(x, history=(*x.history, *x.history)) if isinstance(x, Gradients) else x for x in inner]
+    first = Tuple((), items=tuple(again)) if parts and isinstance(parts[0], Tuple) else again[0] if again else made
+    return Tuple((), items=(first, Thing(machine.fresh(given.node, "outputs"))))
 
 
 def own_clip(machine: Machine, of: Gradients, given: Call) -> Gradients:
@@ -141,6 +157,10 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
         return Made((name, *first.token), name=name, args=given.args, given=dict(given.given), node=given.node)
     if _MAPS.search(name) and first is not None:
         return mapped(machine, first, given.args[1:], given)
+    if name.startswith("tensorflow.") and name.endswith(".gradients"):
+        return _of_tape(machine, given)
+    if name.endswith("lax.scan") and isinstance(first, (Function, Bound)) and len(given.args) > 1:
+        return scanned(machine, given)
     grads = _among(given.args)
     if grads is None:
         return None
@@ -150,16 +170,16 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
         if not grads.is_update:
             stepped(machine, Library((name,), name=name), grads, given)
         return Thing((*grads.token, "params"))
-    last = name.rpartition(".")[2]
-    if (measured := coefficients.measured(machine, last, grads, given)) is not None:
+    called = name.rpartition(".")[2]
+    if (measured := coefficients.measured(machine, called, grads, given)) is not None:
         return measured
-    if last == "clip" and len(given.args) > 1:  # jnp.clip(g, -limit, limit)
+    if called == "clip" and len(given.args) > 1:  # jnp.clip(g, -limit, limit)
         said = limits.about(machine, given.get(2, "max", "a_max"), given.written(2, "max", "a_max"))
         event = Clip(
             **machine.about(given.node), **said, returns=True, params=whose(grads), kind="value", is_late=grads.is_update
         )
         return after(grads, event)
-    if last in ("cast", "convert_to_tensor", "stop_gradient", "device_get", "asarray", "identity"):
+    if called in ("cast", "convert_to_tensor", "stop_gradient", "device_get", "asarray", "identity"):
         return grads
     return None
 
@@ -175,7 +195,7 @@ def _reduced(machine: Machine, grads: Gradients, given: Call) -> Gradients:
 
 def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | None:
     """The result of a method that takes or makes gradients; None if nothing is known of it."""
-    if name == "gradient":
+    if name in ("gradient", "compute_gradients"):
         return _of_tape(machine, given)
     first = given.get(0)
     if name in ("get_scaled_loss", "scale_loss") and first is not None and _scales(machine, owner, name):

@@ -36,8 +36,8 @@ EVENTS = CLIPS | {
 }
 #: the same where gradients are values
 _VALUES = EVENTS | {
-    *("gradient", "apply_gradients", "apply", "update", "apply_updates", "grad", "value_and_grad", "get_unscaled_gradients"),
-    *("pmean", "psum", "chain", "fit", "compile"),
+    *("gradient", "gradients", "compute_gradients", "apply_gradients", "apply", "update", "apply_updates"),
+    *("grad", "value_and_grad", "get_unscaled_gradients", "pmean", "psum", "chain", "fit", "compile"),
 }
 _OF_VALUES = re.compile(r"\b(jax|optax|tensorflow|keras|flax|equinox)\b")
 _IMPORTS = 2  #: files through which a name may come

@@ -15,7 +15,7 @@ from gradclip.source.reading.values import Call, Constant, Gradients, Made, Thin
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["EVERY", "after", "clip_by", "made_with", "own_clip", "paired", "stepped", "whose"]
+__all__ = ["EVERY", "added", "after", "clip_by", "made_with", "own_clip", "paired", "stepped", "whose"]
 
 EVERY = Condition("MultiSteps", kind="every", text="`MultiSteps` has seen all passes")
 _FITS = frozenset({"fit", "fit_generator", "train_on_batch"})
@@ -25,6 +25,16 @@ _KINDS = {Scope.VALUE: "value", Scope.GLOBAL: "norm"}
 def after(one: Gradients, *events: Event, is_update: bool = False) -> Gradients:
     """Gradients after more has happened to them."""
     return replace(one, history=(*one.history, *events), is_update=one.is_update or is_update)
+
+
+def added(parts: Sequence[Gradients]) -> Gradients:
+    """The sum of gradients: all that has happened to its parts, in the order in which they were made."""
+    first, *more = dict.fromkeys(parts)
+    history = first.history
+    for one in more:
+        known = {id(x) for x in history}
+        history = (*history, *(x for x in one.history if id(x) not in known))
+    return replace(first, history=history, beside=())
 
 
 def whose(of: Gradients) -> Params:

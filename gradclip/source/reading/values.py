@@ -142,6 +142,7 @@ class Gradients(Value):
     after: int = 0  #: the steps that were before the last clip
     unless: Clip | None = None  #: they are scaled to a limit, whether their norm is above it or not
     sources: Token = ()  #: the identity of the list of their variables
+    beside: tuple[Gradients, ...] = ()  #: others that a loop takes with them
     pairs: str = ""  #: "filtered" (some are left out), "shifted" (and their variables are not)
     factors: frozenset[object] = frozenset()  #: the identities of what their loss was multiplied by
 

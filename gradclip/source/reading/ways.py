@@ -12,7 +12,7 @@ from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, 
 from gradclip.source.reading.gradients import is_optimizer_class
 from gradclip.source.reading.machine import Machine, Place, Spent, simple, unknowns
 from gradclip.source.reading.program import File, last
-from gradclip.source.reading.values import Class, Constant, Instance, Origin, Value
+from gradclip.source.reading.values import Class, Constant, Function, Instance, Origin, Tuple, Value
 
 __all__ = ["Reading", "read"]
 
@@ -161,11 +161,18 @@ class _Entry:
         machine.events.clear()
         machine.changes.clear()
         machine.passes.append(0)
-        machine.enter(target, (), given, self.function, owner)
+        _made_by(machine, machine.enter(target, (), given, self.function, owner))
         if {Backward, Clip} <= {type(x) for x in machine.events} and not any(isinstance(x, Step) for x in machine.events):
             machine.passes[-1] = 1  # it is called for each batch, and steps in some of them
             machine.enter(target, (), given, self.function, owner)
         return None
+
+
+def _made_by(machine: Machine, result: Value, depth: int = 3) -> None:
+    """Enter the functions that a function returns: ``return jax.jit(step)``."""
+    for one in result.items if isinstance(result, Tuple) else (result,):
+        if isinstance(one, Function) and id(one.node) not in machine.entered and depth:
+            _made_by(machine, machine.enter(one, (), unknowns(one.node, is_method=False), one.node), depth - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +264,7 @@ def _ways(file: File, begin: Begin, left: int) -> Iterator[Machine]:
         left -= _STEPS - max(machine.left, 0)
         events = [*machine.events, *(x for taken in machine.taken for x in taken)]
         has_clip = any(isinstance(x, Clip) for x in events)
-        shape = tuple((type(x).__name__, x.where, x.tests) for x in events)
+        shape = tuple((type(x).__name__, x.where, x.tests, getattr(x, "is_stale", False)) for x in events)
         if shape not in seen:
             seen.add(shape)
             yield machine
