@@ -38,3 +38,12 @@ def of_the_largest(model, optimizer, loss):
         p.grad.mul_(min(1.0, 1.0 / total))
     optimizer.step()
     optimizer.zero_grad()
+
+
+def of_shards(model, optimizer, loss):
+    loss.backward()
+    norm = torch.stack([p.grad.to_local().norm() for p in model.parameters()]).norm()
+    for p in model.parameters():
+        p.grad.mul_(torch.clamp(1.0 / norm, max=1.0))
+    optimizer.step()
+    optimizer.zero_grad()
