@@ -45,8 +45,8 @@ def grad_clip(
             the monitor reads for a report.
 
     Some processes may lack the gradient of a distributed parameter that others have. Paddle tells no object for ``grad_clip=``
-    of such a parameter; :func:`gradclip.clipped` and :func:`gradclip.clip_` know it, and have one norm for all. Paddle's own step
-    cannot follow where the gradient is partial: it waits for the others, also without a clip.
+    of such a parameter; :func:`gradclip.clipped` and :func:`gradclip.clip_` know it, and have one norm for all. Paddle's own
+    step cannot follow where the gradient is partial: it waits for the others, also without a clip.
 
     Returns:
         A ``paddle.nn.clip.ClipGradBase``. Its ``last`` is a :class:`gradclip.ClipResult` with the norm and the coefficient of

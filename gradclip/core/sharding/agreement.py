@@ -4,6 +4,9 @@ A process makes the collectives that its parameters show, whatever gradients it 
 They tell every process whether some of them lack a gradient, have one that is placed otherwise than its parameter, or have
 refused the call. Only then do all of them communicate once more. On an accelerator a process reads the marks only if it has
 something to tell itself: where a process has every gradient placed as its parameter, no other has one placed otherwise.
+
+This module knows numbers, texts and places. It may know no norm, no framework, and nothing that only some processes see: what
+it decides follows from the marks, which all have alike.
 """
 
 from __future__ import annotations
@@ -31,10 +34,10 @@ class Agreement:
     """What this process tells a group of processes, and what it learns from them."""
 
     group: Processes
-    parts: Parts | None
-    places: Collection[int]
-    level: int = 0
-    told: tuple[tuple[int, str], ...] = ()
+    parts: Parts | None  #: None for processes with other gradients: then there are only refusals to tell
+    places: Collection[int]  #: of the gradients that the group shares
+    level: int = 0  #: the worst that this process has to tell; 0 for nothing
+    told: tuple[tuple[int, str], ...] = ()  #: what is unlike the parameters here, by place: "" for a missing gradient
 
     @classmethod
     def of(cls, group: Processes, parts: Parts | None, places: Collection[int], refused: Exception | None) -> Agreement:
@@ -56,6 +59,7 @@ class Agreement:
         return [mark, _MOST - mark]
 
     def is_refused(self, maxima: Sequence[float]) -> bool:
+        """Whether some process has refused the call."""
         return maxima[0] >= _REFUSED * _SHIFT
 
     def found(self, maxima: Sequence[float], *, all_read: bool) -> tuple[bool, Found | None]:
@@ -83,6 +87,7 @@ class Agreement:
         return True, self._collected()
 
     def _collected(self) -> Found:
+        """What each process of the group has; all of them communicate once more."""
         assert self.parts is not None
         mine = {i: self.parts.described(i) for i in self.places}
         text = json.dumps([self.group.rank, {i: x for i, x in mine.items() if x is not None}])

@@ -4,6 +4,9 @@ Each process takes the norm of its shards, the processes of a group exchange the
 the same order. They send the norm in float64 and not its power. A norm neither overflows nor vanishes, so no process reads a
 value to decide how to go on, and every process sees whose norm is not finite. A group of processes needs one collective, for
 any number of gradients.
+
+:mod:`gradclip.core.sharding.exchange` says what a collective sends, :mod:`gradclip.core.sharding.stages` what ``reduce=`` adds.
+This module decides what is measured, and in which order the groups communicate; it may know no framework and no placement.
 """
 
 from __future__ import annotations
@@ -16,55 +19,24 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from gradclip.core import norms
-from gradclip.core.backend import Backend, Tensor, number
+from gradclip.core.backend import Backend, number
 from gradclip.core.errors import ArgumentError
 from gradclip.core.gradients import Gradients
-from gradclip.core.groups import Selected, names_of
+from gradclip.core.groups import Selected
 from gradclip.core.measure import Wanted, combined, final, measure, nothing
 from gradclip.core.parts import Parts, Processes
 from gradclip.core.rule import AXES, GLOBAL, TENSOR, VALUE, Rule
-from gradclip.core.sharding import axes, powers, repeated
+from gradclip.core.sharding import axes
 from gradclip.core.sharding.agreement import MARKS, Agreement, check_alike, joined_refusals
-from gradclip.core.sharding.replicas import LOOKS, Replicas, past_of
+from gradclip.core.sharding.exchange import Sent, is_each, join, order_of
+from gradclip.core.sharding.replicas import Replicas
+from gradclip.core.sharding.stages import Reduce, Stages
 
 __all__ = ["Reduce", "Sharded"]
 
 _EACH = Rule(name="nothing", scope=TENSOR)  # no gradients, for rules along axes
 
 T = TypeVar("T")
-Reduce = Processes | Callable[[Tensor], Any]
-
-
-@dataclasses.dataclass(slots=True)
-class _Sent:
-    """The norms that this process sends to a group; then those of replicas, to compare, and the marks."""
-
-    group: Processes
-    values: list[Any]
-    orders: list[float]
-    whose: list[tuple[int, int]]  #: the set of each, and its gradient's place, or -1
-    places: Sequence[int] = ()
-    agreement: Agreement | None = None
-    replicas: Replicas | None = None
-    marks: list[Any] = dataclasses.field(default_factory=list)  #: the maxima over all processes
-    looks_for_replicas: bool = False  #: whether these norms should differ, as those of other layers do
-    seen: list[tuple[list[float], bool]] = dataclasses.field(default_factory=list)  #: norms, and whether all have them
-
-    def mark(self, agreement: Agreement, replicas: Replicas | None, last: float = 0.0) -> None:
-        self.agreement, self.replicas = agreement, replicas
-        self.values += [*agreement.marks(), last if replicas is None else replicas.mark()]
-        self.orders += [math.inf] * (MARKS + 1)
-
-    @property
-    def reads(self) -> bool:
-        """Whether this process reads the marks."""
-        if self.agreement is None:
-            return False
-        return self.group.on_host or bool(self.agreement.level) or self.looks
-
-    @property
-    def looks(self) -> bool:
-        return self.replicas is not None and self.replicas.looks(self.group)
 
 
 class Sharded:
@@ -175,13 +147,16 @@ class Sharded:
         if replicas is not None:
             self._compared(replicas, counted, sorted(rest.intersection(here)), [one.group for one in sent])
         for k, ((places, rule), n) in enumerate(zip(wanted, found, strict=True)):
-            if _is_each(rule):
+            if is_each(rule):
                 each[k].update((i, [n[i]]) for i in places if i in rest)
             elif not sums[k] or any(counted.leaves[i] is not None for i in places if i in rest):
                 sums[k].append(n)
         joined = list(map(self._joined, wanted, sums, each))
         rules = [rule for _, rule in wanted]
-        joined = joined if self.reduce is None else self._reduced(self.reduce, joined, rules)
+        if self.reduce is not None:
+            stages = Stages(self.full, self.grads, self.backend, self._over, self._refused)
+            joined = stages.norms(self.reduce, joined, rules)
+            self._refused = stages.refused
         return [final(self.backend, n, r.order) if r.scope is GLOBAL else n for n, r in zip(joined, rules, strict=True)]
 
     def _tried(self, counted: Gradients, wanted: Sequence[Wanted]) -> list[Any]:
@@ -195,7 +170,7 @@ class Sharded:
                 self._refused = error
         return measure(self._with([None] * len(counted.leaves)), list(map(_local, wanted)))
 
-    def _add(self, sent: list[_Sent], found: list[list[Any]], sums: list[list[Any]], each: list[dict[int, list[Any]]]) -> None:
+    def _add(self, sent: list[Sent], found: list[list[Any]], sums: list[list[Any]], each: list[dict[int, list[Any]]]) -> None:
         for one, values in zip(sent, found, strict=True):
             for (k, i), value in zip(one.whose, values, strict=True):
                 if i < 0:
@@ -203,7 +178,7 @@ class Sharded:
                 else:
                     each[k].setdefault(i, []).append(value)
 
-    def _settle(self, one: _Sent, wanted: Sequence[Wanted], sums: list[list[Any]], each: list[dict[int, list[Any]]]) -> None:
+    def _settle(self, one: Sent, wanted: Sequence[Wanted], sums: list[list[Any]], each: list[dict[int, list[Any]]]) -> None:
         """Do what the marks of a group say: refuse the call on all its processes, or measure what some of them lack."""
         if one.agreement is None or not one.reads:
             return
@@ -242,11 +217,11 @@ class Sharded:
         rule = wanted[1]
         if rule.scope is not GLOBAL:
             return None
-        return combined(self.backend, [n for n in found if n is not None], rule.order) if _is_each(rule) else found
+        return combined(self.backend, [n for n in found if n is not None], rule.order) if is_each(rule) else found
 
     def _sent(
         self, group: Processes, places: Sequence[int], counted: Gradients, wanted: list[Wanted], beside: list[Any]
-    ) -> _Sent:
+    ) -> Sent:
         """The norms for the processes of a group, in one collective, which also compares replicas.
 
         A set with one norm sends one value, whatever this process has of it. Any other set sends one value for each gradient,
@@ -256,20 +231,20 @@ class Sharded:
         values: list[Any] = []
         whose: list[tuple[int, int]] = []
         for k, ((within, rule), n) in enumerate(zip(wanted, found, strict=True)):
-            if _is_each(rule):
+            if is_each(rule):
                 values += [nothing(rule.order) if n[i] is None else n[i] for i in within]
                 whose += [(k, i) for i in within]
             else:
                 values.append(n)
                 whose.append((k, -1))
         more = [k for k, n in enumerate(beside) if n is not None]
-        orders = [_order(wanted[k][1]) for k in (*(k for k, _ in whose), *more)]
-        return _Sent(group, values + [beside[k] for k in more], orders, whose, places)
+        orders = [order_of(wanted[k][1]) for k in (*(k for k, _ in whose), *more)]
+        return Sent(group, values + [beside[k] for k in more], orders, whose, places)
 
     def _joined(self, wanted: Wanted, sums: list[Any], of_each: dict[int, list[Any]]) -> Any:
         """The norm or norms of a set, from the norms over each group of processes and the local norm."""
         places, rule = wanted
-        if not _is_each(rule):
+        if not is_each(rule):
             return combined(self.backend, sums, rule.order)
         each = {i: self._whole(found, rule) for i, found in of_each.items()}
         if rule.scope is GLOBAL:
@@ -283,7 +258,7 @@ class Sharded:
     def _whole(self, found: list[Any], rule: Rule) -> Any:
         if found[0] is None:
             return None
-        return final(self.backend, found[0] if len(found) == 1 else combined(self.backend, found, _order(rule)), rule.order)
+        return final(self.backend, found[0] if len(found) == 1 else combined(self.backend, found, order_of(rule)), rule.order)
 
     def _distinct(self) -> list[int]:
         """The places of the gradients, each once, also of those that only other processes have."""
@@ -293,9 +268,9 @@ class Sharded:
     def _groups(self) -> list[tuple[Processes, Sequence[int]]]:
         return [] if self.parts is None else list(zip(self.parts.groups, self.parts.places, strict=True))
 
-    def _over(self, sent: list[_Sent]) -> list[list[Any]]:
+    def _over(self, sent: list[Sent]) -> list[list[Any]]:
         """Each of several norms over all processes of its group."""
-        requests = [(one.group, one.values, functools.partial(self._join, one)) for one in sent]
+        requests = [(one.group, one.values, functools.partial(join, self.backend, one)) for one in sent]
         results = []
         for one, all_ in zip(sent, self.backend.distributed.combine(requests), strict=True):
             found = all_[: len(one.whose)]
@@ -303,110 +278,6 @@ class Sharded:
             self._results.append((one.group, [(k, p, n) for (k, _), p, n in zip(one.whose, one.orders, found, strict=False)]))
             results.append(found)
         return results
-
-    def _join(self, one: _Sent, rows: list[Any]) -> Any:
-        """One list of norms from those of all processes."""
-        backend, orders, count = self.backend, one.orders, len(one.whose)
-        if one.looks_for_replicas:
-            self._see(one, rows)
-        if isinstance(rows[0], list):
-            joined = [combined(backend, column, order) for *column, order in zip(*rows, orders, strict=True)]
-            if one.replicas is not None:
-                joined[-1] = one.replicas.compare([row[count : -MARKS - 1] for row in rows], [row[-1] for row in rows])
-            return joined
-        if one.agreement is None:
-            return self._columns(rows, orders)
-        if not one.reads and one.group.steps == 1:  # nobody needs the rest
-            return [*self._columns([row[:count] for row in rows], orders[:count]), *[0.0] * (len(orders) - count)]
-        last = len(orders) - MARKS - 1
-        joined = [
-            *self._columns([row[:last] for row in rows], orders[:last]),
-            *self._columns([row[last:] for row in rows], orders[last:]),
-        ]
-        if one.replicas is not None and one.looks:
-            read = backend.tolist(backend.stack([row[count:] for row in rows], "float64"))
-            marks = list(zip(*(row[-MARKS - 1 :] for row in read), strict=True))
-            joined[-1] = one.replicas.compare([row[: -MARKS - 1] for row in read], list(marks[-1]))
-            joined[-MARKS - 1 : -1] = map(max, marks[:-1])
-        return joined
-
-    def _see(self, one: _Sent, rows: list[Any]) -> None:
-        count = len(one.whose)
-        if not isinstance(rows[0], list):
-            if not self.backend.can_read(rows[0]):
-                return
-            rows = self.backend.tolist(self.backend.stack(rows, "float64"))
-        one.seen.append((rows[0][:count], repeated.are_equal([[*row[:count], row[-1]] for row in rows])))
-
-    def _columns(self, rows: list[Any], orders: list[float]) -> Any:
-        """Norms in a vector, or in a list if they are of several orders."""
-        if len(set(orders)) == 1:
-            return combined(self.backend, rows, orders[0])
-        return [combined(self.backend, [row[i, ...] for row in rows], order) for i, order in enumerate(orders)]
-
-    def _reduced(self, reduce: Reduce, found: list[Any], rules: list[Rule]) -> list[Any]:
-        """One norm over all processes for each set that has one norm; a gradient's own norm stays."""
-        which = [k for k, rule in enumerate(rules) if rule.scope is GLOBAL]
-        orders = [_order(rules[k]) for k in which]
-        results = list(found)
-        if isinstance(reduce, Processes):
-            one = _Sent(reduce, [found[k] for k in which], orders, [(k, -1) for k in which])
-            [values] = self._over_stages(one, counts=any(rules[k].order == 0 for k in which))
-            for k, value in zip(which, values, strict=True):
-                results[k] = value
-            return results
-        for order in dict.fromkeys(orders):
-            places = [k for k, other in zip(which, orders, strict=True) if other == order]
-            mine = [found[k] for k in places]
-            shape = (len(places),) if len(which) > 1 else ()
-            values = powers.called(self.grads, self.backend, reduce, mine, order, shape)
-            if all(rules[k].order for k in places):  # counts may be equal by chance
-                self._look_at_sums(mine, values, order)
-            for k, value in zip(places, values, strict=True):
-                results[k] = value
-        return results
-
-    def _over_stages(self, one: _Sent, *, counts: bool) -> list[list[Any]]:
-        """The norms over the processes of ``reduce=``, which have other gradients."""
-        group = one.group
-        past = None
-        if group.compares and not counts and self._can_read(one.values):
-            past = repeated.repeated_of(past_of(self.full, self.backend), one.orders)
-        if group.compares:
-            one.looks_for_replicas = past is not None and past.left > 0
-            shapes = [self.backend.shape(x) for x in self.grads.present]
-            alike = repeated.fingerprint(names_of(self.full), shapes) if one.looks_for_replicas else 0.0
-            one.mark(Agreement.of(group, None, (), self._refused), None, alike)
-        found = self._over([one])
-        if one.agreement is not None and one.reads:
-            maxima = [x if isinstance(x, float) else number(self.backend, x) for x in one.marks]
-            if one.agreement.is_refused(maxima):
-                self._refused = joined_refusals(group, self._refused)
-        if past is not None and self._refused is None:
-            for mine, equal in one.seen:
-                past.see(mine, equal, self._evidence(one.orders[: len(one.whose)]), repeated.of_group(group))
-        return found
-
-    def _look_at_sums(self, mine: list[Any], values: list[Any], order: float) -> None:
-        """Look whether the caller's function adds up equal powers, in the first clips."""
-        is_exact = self.backend.distributed.widest() == "float64" and 0 < order < math.inf
-        if not is_exact or not self._can_read([*mine, *values]):
-            return
-        past = repeated.repeated_of(past_of(self.full, self.backend), [order])
-        if past.left <= 0:
-            return
-        mine, values = ([x if isinstance(x, float) else number(self.backend, x) for x in each] for each in (mine, values))
-        equal = all(repeated.is_multiple(one, all_, order) for one, all_ in zip(mine, values, strict=True) if one)
-        past.see(mine, equal, self._evidence([order]), "a sum that is a multiple of this process's own", least=LOOKS)
-
-    def _can_read(self, values: Sequence[Any]) -> bool:
-        return all(isinstance(x, float) or self.backend.can_read(x) for x in values)
-
-    def _evidence(self, orders: Sequence[float]) -> int:
-        """How many elements are equal if these norms are: counts tell nothing, and an extreme is that of one element."""
-        if any(math.isfinite(order) for order in orders):
-            return sum(self.backend.size(self.grads.leaves[i]) for i in self.grads.unique())
-        return 1
 
     # ---- whose fault it is -----------------------------------------------------------------------------------------------
 
@@ -434,27 +305,14 @@ class Sharded:
         return math.isnan(value) or (math.isinf(value) and order > 0)
 
 
-def _is_each(rule: Rule) -> bool:
-    """Whether the processes combine a norm for each gradient.
-
-    Order 0 counts gradients, and a shard does not tell whether its gradient is zero.
-    """
-    return rule.scope is TENSOR or rule.order == 0
-
-
-def _order(rule: Rule) -> float:
-    """The order in which the norms of shards combine: counts add up."""
-    return rule.order or 1.0
-
-
 def _within(wanted: Wanted, places: Collection[int], here: Sequence[int]) -> Wanted:
     """The places to measure: for one norm over several gradients each gradient once."""
     given, rule = wanted
-    once = set(given) if _is_each(rule) else set(given).intersection(here)
+    once = set(given) if is_each(rule) else set(given).intersection(here)
     return [i for i in places if i in once], rule
 
 
 def _local(wanted: Wanted) -> Wanted:
     """The rule that each process measures by."""
     places, rule = wanted
-    return places, dataclasses.replace(rule, scope=TENSOR, mean=False) if _is_each(rule) else rule
+    return places, dataclasses.replace(rule, scope=TENSOR, mean=False) if is_each(rule) else rule
