@@ -11,7 +11,7 @@ from pathlib import Path
 
 import written
 
-from gradclip.doctor.table import KINDS
+from gradclip.rounds import DOCTOR, MISTAKES
 
 PAGE = Path(__file__).parents[1] / "docs" / "doctor.md"
 _HEAD = "| Code | Finding | Why it is wrong |\n| --- | --- | --- |\n"
@@ -20,9 +20,9 @@ _HEAD = "| Code | Finding | Why it is wrong |\n| --- | --- | --- |\n"
 def table() -> str:
     """The table of all findings; what to do is in each message, and a linked page has both reason and advice."""
     rows = []
-    for kind in KINDS.values():
-        title = f"[{kind.title}](lint/{kind.lint}.md)" if kind.lint else kind.title
-        rows.append(f"| {kind.code} | {title} | {kind.reason} |\n")
+    for one in (one for one in MISTAKES.values() if DOCTOR in one.seen_by):
+        title = f"[{one.title}](lint/{one.shown_by}.md)" if one.shown_by else one.title
+        rows.append(f"| {one.code} | {title} | {one.reason} |\n")
     return _HEAD + "".join(rows)
 
 

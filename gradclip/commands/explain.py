@@ -65,17 +65,19 @@ def main(options: argparse.Namespace) -> int:
 def _code(code: str) -> tuple[str, dict[str, Any]]:
     """The meaning of a code of a place in code or of a finding of the doctor; a prefix lists its codes."""
     from gradclip.core.errors import more
-    from gradclip.doctor.table import KINDS
     from gradclip.explain.call import CallError
-    from gradclip.source.codes import CODES, Code, listed
+    from gradclip.rounds import MISTAKES, mistake
+    from gradclip.source.codes import CODES, listed
 
-    found = {**listed(code), **{kind.code: kind.title for kind in KINDS.values() if kind.code.startswith(code)}}
+    found = {**listed(code), **{one.code: one.title for one in MISTAKES.values() if one.code.startswith(code)}}
     if len(code) < len("GM1") and found:
         return "\n".join(f"{one}  {title}" for one, title in found.items()), dict(found)
-    known = CODES.get(code) or KINDS.get(code)
+    seen = mistake(code)
+    known = seen or CODES.get(code)
     if known is None:
         raise CallError("No such code.", code, "`gradclip explain G` lists them all.")
-    ways = {} if isinstance(known, Code) else {framework: known.advice_in(framework) for framework in known.ways}
+    code = known.code  # it may have had another one before
+    ways = {framework: seen.advice_in(framework) for framework in seen.ways} if seen else {}
     lines = [f"{code}  {known.title}", "", known.reason, *([f"What to do: {known.advice}"] if known.advice else [])]
     lines += (f"  {framework}: {text}" for framework, text in ways.items())
     document: dict[str, Any] = {
@@ -87,7 +89,8 @@ def _code(code: str) -> tuple[str, dict[str, Any]]:
     }
     if ways:
         document["ways"] = ways
-    page = known.page() if isinstance(known, Code) else CODES[known.lint].page() if known.lint else ""
+    shown = CODES.get(seen.shown_by if seen else code)
+    page = shown.page() if shown else ""
     if page:
         lines += ["", page.partition("\n\n")[2].rstrip()]  # without its title
         document["page"] = page

@@ -10,7 +10,7 @@ from gradclip.doctor import of_round, of_run
 from gradclip.doctor.events import Event
 from gradclip.doctor.places import Place
 from gradclip.doctor.run import Found, Run
-from gradclip.doctor.table import KINDS, Kind
+from gradclip.rounds.table import MISTAKES, Mistake
 
 __all__ = ["Diagnosis", "Finding", "diagnosis", "findings"]
 
@@ -37,8 +37,8 @@ class Finding:
         return self.first.text
 
     @property
-    def kind(self) -> Kind:
-        return KINDS[self.code]
+    def kind(self) -> Mistake:
+        return MISTAKES[self.code]
 
     @property
     def to_do(self) -> str:
@@ -92,7 +92,7 @@ def diagnosis(
     """
     run = Run(events, names or {})
     found = [x for one in run.rounds for x in of_round.found(one, run)]
-    late = {x.where for x in found if x.code == "GD107"}  # a clip that comes too late for its own step: the first step has none
+    late = {x.where for x in found if x.code == "GM108"}  # a clip that comes too late for its own step: the first step has none
     made = [x for x in _grouped(found, run) if not (late and x.code in ("GD101", "GD102") and x.steps == (1,))]
     made += _grouped(of_run.found(run, ranks or {}), run)
     made += _elsewhere(others or {}, {(x.code, x.where) for x in made})

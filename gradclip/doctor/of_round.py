@@ -35,22 +35,23 @@ def _of_clips(one: Round, run: Run) -> Iterator[Found]:
         elif not clip.params and clip.without:
             yield Found("GD102", clip.where, f"{clip.name} got {many(clip.without)}, and none had a gradient")
         elif not clip.params and not clip.is_dropped and not one.step.exempt:
-            used = "an iterator that was used up" if clip.is_iterator else "no parameters"
-            yield Found("GD102", clip.where, f"{clip.name} got {used}")
+            code, what = ("GM101", "an iterator that was used up") if clip.is_iterator else ("GD102", "no parameters")
+            yield Found(code, clip.where, f"{clip.name} got {what}")
         elif clip.is_dropped:
-            yield Found("GD109", clip.where, f"nothing used the gradients that {clip.name} returned")
+            yield Found("GM105", clip.where, f"nothing used the gradients that {clip.name} returned")
         if clip.is_late:
-            yield Found("GD110", clip.where, f"{clip.name} comes after the optimizer in its chain")
+            yield Found("GM108", clip.where, f"{clip.name} comes after the optimizer in its chain")
         if clip.params and one.is_scaled(clip):
-            yield Found("GD108", clip.where, f"{clip.name} ran before the gradients were divided by the loss scale")
+            yield Found("GM107", clip.where, f"{clip.name} ran before the gradients were divided by the loss scale")
 
 
 def _of_order(one: Round, run: Run) -> Iterator[Found]:
     for clip, is_gone in one.early:
         if is_gone and not one.clips:
-            yield Found("GD107", clip.where, _of_early(one, clip))
+            yield Found("GM108", clip.where, _of_early(one, clip))
         elif not is_gone:
-            yield Found("GD107", clip.where, f"{clip.name} ran, and then a backward pass added to the same gradients")
+            code = "GM119" if one.is_each_pass(clip) else "GM108"
+            yield Found(code, clip.where, f"{clip.name} ran, and then a backward pass added to the same gradients")
     for clip in one.clips[-1:]:
         for where, writes in itertools.groupby(one.written_after(clip), lambda x: x.where):
             made = list(writes)
@@ -78,13 +79,13 @@ def _of_several(clips: list[Clip]) -> Iterator[Found]:
         both = first.params & second.params
         if both:
             text = f"{first.name} ({first.where}) and {second.name} clipped the same {many(both)}"
-            yield Found("GD106", second.where, text)
+            yield Found("GM120", second.where, text)
     parts = [
         x for i, x in enumerate(clips) if not x.is_apart and not any(x.params & y.params for j, y in enumerate(clips) if i != j)
     ]
     if len(parts) > 1 and len({x.limit for x in parts}) == 1:  # with limits of their own, several norms are meant
         text = f"{len(parts)} clips, each of a part of the parameters"
-        yield Found("GD105", parts[-1].where, text, about=tuple(x.where for x in parts))
+        yield Found("GM135", parts[-1].where, text, about=tuple(x.where for x in parts))
 
 
 def _of_passes(one: Round, run: Run) -> Iterator[Found]:
@@ -98,7 +99,7 @@ def _of_passes(one: Round, run: Run) -> Iterator[Found]:
     if kept and not one.is_skipped:
         text = f"the backward pass added to the gradients of {many(frozenset(kept))} that the last step had taken"
         where = next(place for key, place in added.items() if key in kept)
-        yield Found("GD111", where, f"{text}: {run.named(kept)}", about=(one.step.where, *(clip.where for clip in one.clips)))
+        yield Found("GM132", where, f"{text}: {run.named(kept)}", about=(one.step.where, *(clip.where for clip in one.clips)))
 
 
 def _of_parameters(one: Round, run: Run) -> Iterator[Found]:
@@ -118,10 +119,10 @@ def _of_parameters(one: Round, run: Run) -> Iterator[Found]:
     about = tuple(clip.where for clip in clips)
     if missing and not run.hides_clips:
         text = f"{step.name} stepped {many(missing)} that {clips[-1].name} did not clip: {run.named(missing)}"
-        yield Found("GD103", clips[-1].where, text, about=about)
+        yield Found("GM118", clips[-1].where, text, about=about)
     elif extra:
         text = f"{clips[-1].name} clipped {many(extra)} that no optimizer stepped then: {run.named(extra)}"
-        yield Found("GD103", clips[-1].where, f"{text}; they count in the norm", about=about)
+        yield Found("GM118", clips[-1].where, f"{text}; they count in the norm", about=about)
 
 
 def _of_numbers(one: Round, run: Run) -> Iterator[Found]:

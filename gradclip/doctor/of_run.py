@@ -157,7 +157,7 @@ def _staying(run: Run) -> Iterator[Found]:
         text = (
             f"the gradients of {run.named(last.broken)} were not finite; {passes - 1} more passes added to them, without a step"
         )
-        yield Found("GD113", (clip or last).where, text)
+        yield Found("GM133", (clip or last).where, text)
 
 
 def _usual(run: Run) -> int:

@@ -206,8 +206,8 @@ def _finding_lines(finding: Finding) -> Sequence[str]:
     lines.append(f"  What to do: {finding.to_do}")
     if finding.advice:
         lines.append(f"  {finding.advice}")
-    if kind.lint:
-        lines.append(f"  A wrong and a right program: {more(kind.lint)}")
+    if kind.shown_by:
+        lines.append(f"  A wrong and a right program: {more(kind.shown_by)}")
     return lines
 
 
@@ -229,7 +229,7 @@ def _as_json(finding: Finding) -> dict[str, Any]:
         "steps": list(finding.steps),
         "reason": kind.reason,
         "advice": " ".join(filter(None, (finding.to_do, finding.advice))),
-        "lint": kind.lint or None,
+        "lint": kind.shown_by or None,
     }
 
 

@@ -53,6 +53,15 @@ class Round:
         place = next(i for i, x in enumerate(self.events) if x is clip)
         return any(isinstance(x, Backward) and x.params & clip.params for x in self.events[place + 1 :])
 
+    def is_each_pass(self, clip: Clip) -> bool:
+        """Whether the backward pass before a clip runs again after it: each pass of a loop clips."""
+        place = next(i for i, x in enumerate(self.events) if x is clip)
+        before, after = (
+            [x for x in part if isinstance(x, Backward) and x.params & clip.params]
+            for part in (self.events[:place], self.events[place:])
+        )
+        return bool(before and after) and before[-1].where == after[0].where
+
     @property
     def is_idle(self) -> bool:
         """Whether the step changed nothing: all gradients that it took were 0, as far as that is known."""

@@ -9,9 +9,11 @@ from gradclip.rounds.events import Backward, Clip, Condition, Event, Hook, Measu
 from gradclip.rounds.params import UNKNOWN, Params
 from gradclip.rounds.round import Round, rounds
 from gradclip.rounds.rules import RULES, Found, differing, found
-from gradclip.rounds.table import MISTAKES, Mistake
+from gradclip.rounds.table import DOCTOR, LINT, MISTAKES, Mistake, mistake
 
 __all__ = [
+    "DOCTOR",
+    "LINT",
     "MISTAKES",
     "RULES",
     "UNKNOWN",
@@ -32,5 +34,6 @@ __all__ = [
     "Zero",
     "differing",
     "found",
+    "mistake",
     "rounds",
 ]

@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-__all__ = ["DOCTOR", "LINT", "MISTAKES", "Mistake"]
+from gradclip.rounds.mistake import DOCTOR, LINT, Mistake
+from gradclip.rounds.seen_by_a_run import SEEN_BY_A_RUN
 
-LINT, DOCTOR = "lint", "doctor"
+__all__ = ["DOCTOR", "LINT", "MISTAKES", "Mistake", "mistake"]
+
 _BOTH = frozenset({LINT, DOCTOR})
-
-
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """One mistake."""
-
-    code: str
-    title: str
-    reason: str  #: one sentence; a place may have a more specific one
-    advice: str  #: what to do, in a framework without an entry of its own
-    severity: str = "error"  #: "error" (training goes wrong) or "warning" (it probably does)
-    seen_by: frozenset[str] = frozenset({LINT})
-    ways: Mapping[str, str] = field(default_factory=dict)  #: what to do in a framework, by its name
-    was: tuple[str, ...] = ()  #: codes that it had before
-    spoils_norms: bool = False  #: the clip's norms are not those of the gradients that a mended program steps
-
-    def advice_in(self, framework: str) -> str:
-        """What to do in a framework.
-
-        >>> MISTAKES["GM107"].advice_in("torch")
-        'Call `scaler.unscale_(optimizer)` before the clip.'
-        """
-        return self.ways.get(framework, self.advice)
-
-
 _INNER = (
     "Let the inner optimizer clip, which runs after the division: "
-    "`LossScaleOptimizer(keras.optimizers.Adam(global_clipnorm=1.0))`."
+    "`LossScaleOptimizer(keras.optimizers.Adam(global_clipnorm={limit}))`."
 )
 
 _MISTAKES = (
@@ -45,6 +21,7 @@ _MISTAKES = (
         "An iterator",
         "The first loop over an iterator consumes it.",
         "Make it a list where it is created: `params = list(...)`.",
+        seen_by=_BOTH,
     ),
     Mistake(
         "GM104",
@@ -247,9 +224,16 @@ _MISTAKES = (
         "GM135",
         "Several norms under one limit",
         "Each part of the parameters is clipped by its own norm: it is not one norm over all gradients.",
-        "Clip all of them once, before splitting them; if you mean one norm per part, ignore this.",
+        "Clip all of them in one call; if you mean one norm per part, write groups: gradclip.Group.",
         "warning",
-        ways={"jax": "Put one `optax.clip_by_global_norm` before `optax.multi_transform`."},
+        seen_by=_BOTH,
+        ways={
+            "tensorflow": "Give `tf.clip_by_global_norm` all gradients in one list, or write groups: gradclip.Group.",
+            "keras": "Use `global_clipnorm=` of the optimizer, or write groups: gradclip.Group.",
+            "jax": "Put one `optax.clip_by_global_norm` before the parts (`optax.multi_transform`), or write gradclip.Group.",
+        },
+        was=("GD105",),
+        spoils_norms=True,
     ),
     Mistake(
         "GM136",
@@ -278,4 +262,14 @@ _MISTAKES = (
     ),
 )
 #: by code, in the order of the codes
-MISTAKES: Mapping[str, Mistake] = {mistake.code: mistake for mistake in _MISTAKES}
+MISTAKES: Mapping[str, Mistake] = {one.code: one for one in (*_MISTAKES, *SEEN_BY_A_RUN)}
+_BEFORE = {code: one for one in MISTAKES.values() for code in one.was}
+
+
+def mistake(code: str) -> Mistake | None:
+    """The mistake with a code, or with one that it had before; None if there is none.
+
+    >>> mistake("GD108") is mistake("GM107")
+    True
+    """
+    return MISTAKES.get(code) or _BEFORE.get(code)

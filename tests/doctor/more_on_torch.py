@@ -50,7 +50,7 @@ def no_zero_grad() -> None:
     """The gradients are never removed; the limit would be called too low."""
     model, optimizer, loss = regression(noise=100)
     for _ in range(6):
-        loss().backward()  # <- GD111
+        loss().backward()  # <- GM132
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.001)
         optimizer.step()
 
@@ -59,7 +59,7 @@ def no_zero_grad_without_a_clip() -> None:
     """The gradients are never removed, and nothing clips."""
     _, optimizer, loss = regression()
     for _ in range(6):
-        loss().backward()  # <- GD111
+        loss().backward()  # <- GM132
         optimizer.step()  # <- GD101
 
 
@@ -96,7 +96,7 @@ def scaled_far() -> None:
     for _ in range(6):
         optimizer.zero_grad()
         scaler.scale(loss()).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GD108
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GM107
         scaler.step(optimizer)
         scaler.update()
 

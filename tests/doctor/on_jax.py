@@ -34,7 +34,7 @@ def train(optimizer: optax.GradientTransformation, change: Callable[[Any], Any] 
 
 def after_adam() -> None:
     """The clip comes after the optimizer, in a compiled step."""
-    train(optax.chain(optax.adam(1.0), optax.clip_by_global_norm(1.0)))  # <- GD110
+    train(optax.chain(optax.adam(1.0), optax.clip_by_global_norm(1.0)))  # <- GM108
 
 
 def alone() -> None:
@@ -54,7 +54,7 @@ def no_clip() -> None:
 
 def own_after_adam() -> None:
     """gradclip's link comes after the optimizer, in a compiled step."""
-    train(optax.chain(optax.adam(1.0), gradient_transformation(torch.clip_grad_norm(1.0))))  # <- GD110
+    train(optax.chain(optax.adam(1.0), gradient_transformation(torch.clip_grad_norm(1.0))))  # <- GM108
 
 
 def right_by_hand() -> None:

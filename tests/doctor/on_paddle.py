@@ -27,7 +27,7 @@ def after_step() -> None:
     for _ in range(6):
         loss().backward()
         optimizer.step()
-        paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GD107
+        paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GM108
         optimizer.clear_grad()
 
 
@@ -47,7 +47,7 @@ def each_microbatch() -> None:
     for _ in range(6):
         for _ in range(2):
             loss().backward()
-            paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GD107
+            paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GM119
         optimizer.step()
         optimizer.clear_grad()
 
@@ -57,7 +57,7 @@ def frozen_out() -> None:
     model, optimizer, loss = regression()
     for _ in range(6):
         loss().backward()
-        paddle.nn.utils.clip_grad_norm_(model[0].parameters(), 1.0)  # <- GD103
+        paddle.nn.utils.clip_grad_norm_(model[0].parameters(), 1.0)  # <- GM118
         optimizer.step()
         optimizer.clear_grad()
 
@@ -98,7 +98,7 @@ def twice() -> None:
     for _ in range(6):
         loss().backward()
         paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()  # <- GD106
+        optimizer.step()  # <- GM120
         optimizer.clear_grad()
 
 
@@ -128,7 +128,7 @@ def no_zero_grad() -> None:
     """The gradients are never removed."""
     model, optimizer, loss = regression()
     for _ in range(6):
-        loss().backward()  # <- GD111
+        loss().backward()  # <- GM132
         paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 

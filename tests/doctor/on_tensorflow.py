@@ -49,7 +49,7 @@ def dropped() -> None:
     optimizer = keras.optimizers.SGD(0.01)
     for _ in range(6):
         grads = gradients()
-        tf.clip_by_global_norm(grads, 1.0)  # <- GD109
+        tf.clip_by_global_norm(grads, 1.0)  # <- GM105
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
 
 
@@ -80,7 +80,7 @@ def frozen_out() -> None:
     optimizer = keras.optimizers.SGD(0.01)
     for _ in range(6):
         grads = gradients()
-        clipped, _ = tf.clip_by_global_norm(grads[:2], 1.0)  # <- GD103
+        clipped, _ = tf.clip_by_global_norm(grads[:2], 1.0)  # <- GM118
         grads = [*clipped, *grads[2:]]
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
 
@@ -122,7 +122,7 @@ def scaled() -> None:
     for _ in range(6):
         with tf.GradientTape() as tape:
             loss = optimizer.scale_loss(tf.reduce_mean((model(x) - y) ** 2))
-        grads, _ = tf.clip_by_global_norm(tape.gradient(loss, model.trainable_variables), 256.0)  # <- GD108
+        grads, _ = tf.clip_by_global_norm(tape.gradient(loss, model.trainable_variables), 256.0)  # <- GM107
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
 
 
@@ -132,7 +132,7 @@ def twice() -> None:
     optimizer = keras.optimizers.Adam(0.01, clipnorm=0.5)
     for _ in range(6):
         grads, _ = tf.clip_by_global_norm(gradients(), 1.0)
-        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))  # <- GD106
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))  # <- GM120
 
 
 def written() -> None:

@@ -29,7 +29,7 @@ def after_step() -> None:
     for _ in range(6):
         loss().backward()
         optimizer.step()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GD107
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GM108
         optimizer.zero_grad()
 
 
@@ -65,7 +65,7 @@ def counted_critic() -> None:
         other.step()
         optimizer.zero_grad()
         (-critic(model(noise))).mean().backward()
-        torch.nn.utils.clip_grad_norm_([*model.parameters(), *critic.parameters()], 0.5)  # <- GD103
+        torch.nn.utils.clip_grad_norm_([*model.parameters(), *critic.parameters()], 0.5)  # <- GM118
         optimizer.step()
 
 
@@ -76,7 +76,7 @@ def counted_too() -> None:
     for _ in range(6):
         optimizer.zero_grad()
         loss().backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GD103
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GM118
         optimizer.step()
 
 
@@ -86,7 +86,7 @@ def dropped() -> None:
     for _ in range(6):
         optimizer.zero_grad()
         loss().backward()
-        gradclip.clip(model.parameters(), clip_grad_norm(1.0))  # <- GD109
+        gradclip.clip(model.parameters(), clip_grad_norm(1.0))  # <- GM105
         optimizer.step()
 
 
@@ -97,7 +97,7 @@ def each_layer() -> None:
         optimizer.zero_grad()
         loss().backward()
         for layer in (model[0], model[2]):
-            torch.nn.utils.clip_grad_norm_(layer.parameters(), 1.0)  # <- GD105
+            torch.nn.utils.clip_grad_norm_(layer.parameters(), 1.0)  # <- GM135
         optimizer.step()
 
 
@@ -108,7 +108,7 @@ def each_microbatch() -> None:
         optimizer.zero_grad()
         for _ in range(4):
             loss().backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GD107
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GM119
         optimizer.step()
 
 
@@ -118,7 +118,7 @@ def frozen_out() -> None:
     for _ in range(6):
         optimizer.zero_grad()
         loss().backward()
-        torch.nn.utils.clip_grad_norm_(model[0].parameters(), 1.0)  # <- GD103
+        torch.nn.utils.clip_grad_norm_(model[0].parameters(), 1.0)  # <- GM118
         optimizer.step()
 
 
@@ -250,7 +250,7 @@ def scaled() -> None:
     for _ in range(6):
         optimizer.zero_grad()
         scaler.scale(loss()).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1e4)  # <- GD108
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1e4)  # <- GM107
         scaler.step(optimizer)
         scaler.update()
 
@@ -273,7 +273,7 @@ def twice() -> None:
         optimizer.zero_grad()
         loss().backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        torch.nn.utils.clip_grad_value_(model.parameters(), 0.1)  # <- GD106
+        torch.nn.utils.clip_grad_value_(model.parameters(), 0.1)  # <- GM120
         optimizer.step()
 
 
@@ -286,7 +286,7 @@ def used_up() -> None:
         optimizer.zero_grad()
         loss().backward()
         with warnings.catch_warnings(action="ignore"):
-            torch.nn.utils.clip_grad_norm_(params, 1.0)  # <- GD102
+            torch.nn.utils.clip_grad_norm_(params, 1.0)  # <- GM101
         optimizer.step()
 
 

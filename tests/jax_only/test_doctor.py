@@ -65,7 +65,7 @@ WRAPPED = {
     "a clip in a chain in a chain": ("optax.chain(optax.chain(CLIP, optax.scale(1.0)), optax.adam(0.01))", set()),
     "an optimizer in a chain in a chain": ("optax.chain(CLIP, optax.chain(optax.scale_by_adam(), optax.scale(-0.01)))", set()),
     "no clip in two chains": ("optax.chain(optax.chain(optax.scale(1.0)), optax.adam(0.01))", {"GD101"}),
-    "a clip after the optimizer of an inner chain": ("optax.chain(optax.chain(optax.adam(0.01)), CLIP)", {"GD110"}),
+    "a clip after the optimizer of an inner chain": ("optax.chain(optax.chain(optax.adam(0.01)), CLIP)", {"GM108"}),
     "gradclip's link in a chain in a chain": ("optax.chain(optax.chain(OWN), optax.chain(optax.adam(0.01)))", set()),
     "a mask": ("optax.chain(optax.masked(CLIP, MASK), optax.sgd(0.01))", set()),
     "a mask around gradclip's link": ("optax.chain(optax.masked(OWN, MASK), optax.sgd(0.01))", set()),
@@ -88,7 +88,7 @@ WRAPPED = {
     ),
     "a clip after the optimizer of its part": (
         "optax.multi_transform({'a': optax.chain(optax.adam(0.01), CLIP), 'b': optax.sgd(0.01)}, LABELS)",
-        {"GD110"},
+        {"GM108"},
     ),
     "injected numbers": (
         "optax.chain(optax.inject_hyperparams(optax.clip_by_global_norm)(max_norm=3.0),"

@@ -69,11 +69,11 @@ ROOMS: dict[str, set[str]] = {
     "source": {"core", "natives", "rounds"},
     "lint": {"core", "source"},
     "migrate": {"core", "dialects", "natives", "source"},
-    "doctor": {"core", "steps"},
+    "doctor": {"core", "rounds", "steps"},
     "conformance": {"__init__", "core", "dialects", "natives"},
     "commands": {
         *("__init__", "__version__", "conformance", "core", "dialects", "doctor", "explain", "lint", "migrate", "natives"),
-        *("source", "steps"),
+        *("rounds", "source", "steps"),
     },
     "__main__": {"commands"},
 }

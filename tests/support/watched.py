@@ -15,7 +15,7 @@ from typing import Any
 from gradclip.commands import cli
 
 FOLDER = Path(__file__).parents[1] / "doctor"
-_MARK = re.compile(r"# <- (GD\d+(?:, GD\d+)*)$")
+_MARK = re.compile(r"# <- (G[DM]\d+(?:, G[DM]\d+)*)$")
 
 Findings = set[tuple[str, int]]  #: codes and lines
 
