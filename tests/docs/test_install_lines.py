@@ -54,7 +54,7 @@ def test_the_blocks_of_the_readme(backend: Framework, install: Make) -> None:
     assert first_finding.of_one_clip(lint.stdout) == first_finding.shown(), lint.stderr
     if is_torch:
         doctor = environment.run("-m", "gradclip", "doctor", str(file))
-        assert "GD108 " in doctor.stdout, doctor.stdout + doctor.stderr
+        assert "GM107 " in doctor.stdout, doctor.stdout + doctor.stderr
     demo = environment.run("-m", "gradclip", "demo", "--steps", "12")
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert ("NumPy ran alone" in demo.stdout) == (backend.name == "numpy")

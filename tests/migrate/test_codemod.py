@@ -13,9 +13,9 @@ from migrate.codemods import manual, migrate, options, rewritten
 
 from gradclip.commands import cli
 from gradclip.core.errors import more
-from gradclip.doctor.table import KINDS
 from gradclip.migrate.codemod import migrate_source
 from gradclip.natives import BY_NAME, NATIVES, Kind
+from gradclip.rounds.seen_by_a_run import SEEN_BY_A_RUN
 from gradclip.source import codes
 from gradclip.source.model import SourceError
 
@@ -203,6 +203,9 @@ def test_a_comment_is_written_once() -> None:
     twice = "import torch\ntorch.nn.utils.clip_grad_norm_(p, 0); torch.nn.utils.clip_grad_norm_(q, 0)\n"
     assert migrate(twice, annotate=True).source.count("# gradclip") == 1
     assert migrate(source).source == source
+
+
+KINDS = {one.code: one for one in SEEN_BY_A_RUN}
 
 
 # ---- the documentation ---------------------------------------------------------------------------------------------------
