@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from gradclip.core.rule import GLOBAL, VALUE, Rule
-from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Params, Step, Unwatched
+from gradclip.doctor.events import NO_IDS, Backward, Clip, Ids, Step, Unwatched, these
 from gradclip.doctor.guard import Make
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
@@ -353,20 +353,23 @@ def _record(
     recorder: Recorder, links: list[tuple[_Link, int]], norms: list[tuple[float, float]], where: Place, key: int
 ) -> None:
     every = frozenset(hash((key, part)) for _, part in links if part) or frozenset({key})
-    late: Params = NO_PARAMS  #: what an optimizer has taken
+    late: Ids = NO_IDS  #: what an optimizer has taken
     clips = []
     for (link, part), (before, after) in zip(links, norms, strict=True):
         params = frozenset({hash((key, part))}) if part else every
         if link.is_clip:
-            clip = Clip(where=where, params=params, name=link.name, limit=as_number(link.limit), before=before, after=after)
-            clips.append(replace(clip, is_late=bool(params & late), is_value=link.is_value, is_apart=part > 0))
-        late |= params if link.name in _OPTIMIZERS else NO_PARAMS
+            limit = as_number(link.limit)
+            clip = Clip(where=where, params=these(params), text=link.name, limit=limit, before=before, after=after)
+            clip = replace(clip, is_late=bool(params & late), is_apart=part > 0, only_measures=limit == math.inf)
+            clips.append(replace(clip, kind="value" if link.is_value else "norm"))
+        late |= params if link.name in _OPTIMIZERS else NO_IDS
     # parts without a clip are left out by the partition on purpose
-    params = NO_PARAMS.union(*(clip.params for clip in clips)) or every
-    recorder.add(Backward(where=where, params=params))
+    params = NO_IDS.union(*(clip.ids for clip in clips)) or every
+    recorder.add(Backward(where=where, params=these(params)))
     for clip in clips:
         recorder.add(clip)
     shown = [f"{link.name} {before:.3g} → {after:.3g}" for (link, _), (before, after) in zip(links, norms, strict=True)]
     name = links[0][0].name if len(links) == 1 else "the chain"
     whole = () if not norms or any(part for _, part in links) else ((key, norms[0][0]),)  # before the first link
-    recorder.add(Step(where=where, params=params, name=name, links=" · ".join(shown), optimizer=key, total=1, norms=whole))
+    step = Step(where=where, params=these(params), text=name, links=" · ".join(shown), optimizer=key, total=1, norms=whole)
+    recorder.add(step)

@@ -12,7 +12,7 @@ import numpy as np
 import paddle
 
 from gradclip.backends.paddle import versions
-from gradclip.doctor.events import Params, Unwatched
+from gradclip.doctor.events import Ids, Unwatched
 from gradclip.doctor.places import NOWHERE, Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
 from gradclip.doctor.watch import Request, Watch
@@ -53,7 +53,7 @@ class PaddleWatch(Watch):
     def copies(self, tensors: Sequence[Any], most: int) -> list[Any]:
         return []
 
-    def name(self, params: Params) -> None:
+    def name(self, params: Ids) -> None:
         self.recorder.names.update({key: self.known[key].name for key in params if key in self.known})
 
 

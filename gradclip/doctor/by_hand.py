@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from gradclip.doctor import hand
-from gradclip.doctor.events import NO_PARAMS, Norms, Params, Read, Step
+from gradclip.doctor.events import NO_IDS, Ids, Norms, Read, Step, these
 from gradclip.doctor.places import NOWHERE, Place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.seen import Seen
@@ -35,11 +35,11 @@ class ByHand(Seen):
         super().__init__(recorder)
         self._searched: set[Place] = set()  # the lines of steps
         self.has_optimizer = False  #: in any thread: one may make the gradients, and another step
-        self._of_passes: Params = NO_PARAMS  # the parameters that only a pass has told of
+        self._of_passes: Ids = NO_IDS  # the parameters that only a pass has told of
         self._taken: dict[int, tuple[int, int]] = {}  # the gradients that a step has taken, until a pass or a write
         self._by_hand = _InThread()
 
-    def close_made(self, stepped: Params) -> None:
+    def close_made(self, stepped: Ids) -> None:
         """Supplied by the watch: a step takes the gradients that clips have made."""
         raise NotImplementedError
 
@@ -48,24 +48,24 @@ class ByHand(Seen):
         if self.known.keys() <= self._of_passes:
             self._of_passes |= self.learn(params())
 
-    def passed(self, written: Params) -> None:
+    def passed(self, written: Ids) -> None:
         """A backward pass of this thread has written these."""
         self._taken = {key: state for key, state in self._taken.items() if key not in written}
         here = self._by_hand
         here.step, here.weights = None, {} if self.has_optimizer else self._norms_of_weights()
 
-    def left(self) -> Params:
+    def left(self) -> Ids:
         """The parameters whose gradients are as a step took them: a pass would add to these."""
         same = [key for key in self.hands.mine(self._taken) if self._state.get(key) == self._taken[key]]
         kept = [(key, grad) for key in same if (grad := self.grad(self.known[key])) is not None]
         norms = self.norms([grad for _, grad in kept], 2.0)
         return frozenset(key for (key, _), norm in zip(kept, norms, strict=True) if norm != 0)
 
-    def take_gradients(self, stepped: Params) -> None:
+    def take_gradients(self, stepped: Ids) -> None:
         """A step has taken the gradients of these."""
         self._taken |= {key: state for key in stepped if (state := self.state(self.known[key])) is not None}
 
-    def norms_of(self, params: Params) -> Norms:
+    def norms_of(self, params: Ids) -> Norms:
         """As they were seen last."""
         return tuple((key, self._norms[key]) for key in params if key in self._norms)
 
@@ -82,11 +82,11 @@ class ByHand(Seen):
         keys = [key for key in self.hands.mine(self.known) if key in self._state]
         return dict(zip(keys, self.norms([self.known[key] for key in keys], 2.0), strict=True))
 
-    def _changed_by_hand(self) -> Params:
+    def _changed_by_hand(self) -> Ids:
         """The parameters that have changed since the pass, without an optimizer."""
         weights = self._by_hand.weights
         if self.has_optimizer or not weights:
-            return NO_PARAMS
+            return NO_IDS
         now = dict(zip(weights, self.norms([self.known[key] for key in weights], 2.0), strict=True))
         return frozenset(key for key, norm in now.items() if norm != weights[key] and not math.isnan(weights[key]))
 
@@ -100,15 +100,17 @@ class ByHand(Seen):
         here.weights = {key: norm for key, norm in here.weights.items() if key not in changed}
         norms, is_placed = self.norms_of(changed), bool(here.line.file)
         if here.step is not None:  # a loop over the parameters
-            params = here.step.params | changed
-            whole = replace(here.step, params=params, owns=params, norms=here.step.norms + norms)
+            params = here.step.ids | changed
+            whole = replace(here.step, params=these(params), owns=params, norms=here.step.norms + norms)
             self.recorder.put(here.step, whole)
             here.first, here.step = whole if here.first is here.step else here.first, whole
             return
         if is_placed and here.first is not None:  # the line of the first step was not known
             self.recorder.put(here.first, replace(here.first, where=here.line))
             here.first = None
-        step = Step(where=here.line if is_placed else where, params=changed, owns=changed, name="the script", norms=norms)
+        step = Step(
+            where=here.line if is_placed else where, params=these(changed), owns=changed, text="the script", norms=norms
+        )
         step = replace(step, total=len(self.known), seconds=self.recorder.since_the_last_step())
         here.first = here.first if is_placed else step
         here.line, here.step = NOWHERE, step

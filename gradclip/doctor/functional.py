@@ -10,7 +10,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradclip.doctor import hand
-from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Event, Norms, Params, Read, Skip, Step, Unscale, Unwatched, Write
+from gradclip.doctor.events import (
+    NO_IDS,
+    Backward,
+    Clip,
+    Event,
+    Ids,
+    Norms,
+    Read,
+    Skip,
+    Step,
+    Unscale,
+    Unwatched,
+    Write,
+    scaled,
+    these,
+)
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.seen import total
@@ -30,7 +45,7 @@ class _Pending:
     make: Callable[[], Clip]
     inputs: list[Any]
     outputs: list[Any]
-    params: Params  #: whose gradients it is known to clip
+    params: Ids  #: whose gradients it is known to clip
     event: Clip | None = None  #: in the record; None while nothing shows that these tensors are gradients
 
 
@@ -39,7 +54,7 @@ class _InThread(threading.local):
 
     def __init__(self) -> None:
         self.scale = 1.0  #: of the loss that an optimizer has just scaled
-        self.taken: Params = NO_PARAMS
+        self.taken: Ids = NO_IDS
         self.own: Request | None = None  #: the clip of the optimizer that steps now
         self.steps = 0
         self.weights: dict[int, tuple[Any, float]] = {}  #: the variables and their norms after the last pass
@@ -86,7 +101,7 @@ class Functional:
         with self.recorder.quietly():
             self._step_by_hand()
             self._know(pairs)
-        self.recorder.add(Backward(where=place(self.framework), params=frozenset(key for _, key in pairs), scale=scale))
+        self.recorder.add(Backward(where=place(self.framework), params=these(key for _, key in pairs), scaler=scaled(scale)))
 
     def weights(self, variables: Sequence[tuple[Any, int]]) -> None:
         """Keep the norms of the variables that a pass has made gradients of, as long as no optimizer has stepped."""
@@ -131,7 +146,7 @@ class Functional:
 
             pending = _Pending(make, tensors, outputs, params)
             if params:
-                pending.event = replace(make(), params=params)
+                pending.event = replace(make(), params=these(params))
                 recorder.add(pending.event)
             if not is_inside:
                 self._pending = [*self._pending[-_MOST:], pending]
@@ -140,7 +155,7 @@ class Functional:
     def _event(self, request: Request, where: Place, tensors: tuple[list[Any], list[Any]], seconds: float, result: Any) -> Clip:
         before, after = ([self.norm(x, request.order) for x in of_these] for of_these in tensors)
         return replace(
-            request.event(where, NO_PARAMS, before, after),
+            request.event(where, NO_IDS, before, after),
             returned=returned(result.norm if hasattr(result, "norm") else result),
             culprits=tuple(f"gradient {i}" for i, n in enumerate(before) if not math.isfinite(n)),
             has_equal_rows=any(map(self.has_equal_rows, tensors[0])),
@@ -186,8 +201,8 @@ class Functional:
 
     def _add_step(self, kind: type[Step], name: str, optimizer: Any, pairs: Pairs, norms: Norms = ()) -> None:
         seconds, owns = self.recorder.since_the_last_step(), frozenset(key for _, key in pairs)
-        event = kind(where=place(self.framework), params=self.here.taken, name=name, optimizer=id(optimizer))
-        self.here.taken = NO_PARAMS
+        event = kind(where=place(self.framework), params=these(self.here.taken), text=name, optimizer=id(optimizer))
+        self.here.taken = NO_IDS
         self.recorder.add(replace(event, total=len(pairs), owns=owns, norms=norms, seconds=seconds))
 
     def unscale(self, call: Callable[[], Any], name: str, optimizer: Any, pairs: Sequence[tuple[Any, int]]) -> Any:
@@ -203,7 +218,7 @@ class Functional:
         taken = frozenset(key for _, key in present)
         with self.recorder.quietly():
             self._close(present)
-            self.recorder.add(Unscale(where=place(self.framework), params=taken))
+            self.recorder.add(Unscale(where=place(self.framework), params=these(taken)))
         result = call()
         if self.here.steps == steps and not self.is_traced():
             self.here.taken = taken
@@ -214,7 +229,7 @@ class Functional:
         """The optimizer's own clip by a setting, which nothing but its formula shows."""
         event = self._event(own, place(self.framework), ([grad for grad, _ in present], []), math.nan, None)
         limit = event.limit if event.limit is not None else math.nan
-        self.recorder.add(replace(event, params=self.here.taken, after=min(event.before, limit)))
+        self.recorder.add(replace(event, params=these(self.here.taken), after=min(event.before, limit)))
 
     # ---- what an optimizer takes ----
 
@@ -237,14 +252,14 @@ class Functional:
                 pending.event = pending.make()
                 self.recorder.add(pending.event)
             taken |= pending.params & frozenset(written)
-            clips.append(self._put(pending.event, replace(pending.event, params=taken, is_dropped=not taken)))
+            clips.append(self._put(pending.event, replace(pending.event, params=these(taken), is_dropped=not taken)))
         self._merge(clips)
         self._pending = left
         self._grads = {key: x for key, x in self._grads.items() if x[1] not in params}
         changed = {key: norms for key, norms in written.items() if abs(norms[1] - norms[0]) > _SAME * max(norms)}
         if changed:
             before, after = (total([norms[i] for norms in changed.values()], 2.0) for i in (0, 1))
-            event = Write(where=place(self.framework), params=frozenset(changed), is_late=True, before=before, after=after)
+            event = Write(where=place(self.framework), params=these(changed), is_late=True, before=before, after=after)
             self.recorder.add(event)
         self._look_for_a_hand(is_passed_on=len(written) > len(changed))
         for key in params:
@@ -281,7 +296,7 @@ class Functional:
         gone = set()
         for clip in clips:
             first = firsts.get(clip.where)
-            if first is not None and (clip.is_each or clip.is_value):
+            if first is not None and clip.kind != "norm":
                 gone.add(id(clip))
                 clip = self._put(first, _both(first, clip))
             firsts[clip.where] = clip
@@ -292,7 +307,7 @@ def _both(first: Clip, second: Clip) -> Clip:
     """One event for two gradients that one line clips, each by its own norm."""
     return replace(
         first,
-        params=first.params | second.params,
+        params=these(first.ids | second.ids),
         is_dropped=first.is_dropped and second.is_dropped,
         before=max(first.before, second.before),
         after=max(first.after, second.after),

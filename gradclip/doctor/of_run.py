@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from gradclip.core.errors import ArgumentError
-from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Skip, Step, Write, Zero
+from gradclip.doctor.events import NO_IDS, Backward, Clip, Skip, Step, Write, Zero
 from gradclip.doctor.places import Place
 from gradclip.doctor.rounds import Round
 from gradclip.doctor.run import ENOUGH, Found, Run, many
@@ -42,7 +42,7 @@ def notes(run: Run) -> list[str]:
         if not run.has_clips and not run.clips_by_hand
     ]
     alone = {one.step.where: one.step for one in run.rounds if one.step.optimizer in run.apart}
-    return [*lines, *(f"Not clipped: {x.name} ({where}), beside an optimizer that is clipped." for where, x in alone.items())]
+    return [*lines, *(f"Not clipped: {x.text} ({where}), beside an optimizer that is clipped." for where, x in alone.items())]
 
 
 # ---- limits -------------------------------------------------------------------------------------------------------------
@@ -57,20 +57,20 @@ def _of_limits(run: Run) -> Iterator[Found]:
         wrong = [clip for clip in clips if clip.limit is None or clip.limit <= 0]
         if wrong:
             limit = "None" if wrong[0].limit is None else f"{wrong[0].limit:g}"
-            yield Found("GD304", where, f"the limit of {wrong[0].name} was {limit}")
+            yield Found("GD304", where, f"the limit of {wrong[0].text} was {limit}")
             continue
         known = [
-            x for x in clips if x.params and not x.error and math.isfinite(x.before) and math.isfinite(x.limit or math.nan)
+            x for x in clips if x.ids and not x.is_failed and math.isfinite(x.before) and math.isfinite(x.limit or math.nan)
         ]
         if len(known) < ENOUGH:
             continue
         norms = [clip.before for clip in known]
         limits = [clip.limit or math.nan for clip in known]
         said = f"the limit was {short(limits[-1])}, and the norms were from {short(min(norms))} to {short(max(norms))}"
-        advice = "" if known[0].is_value else advised(norms)
+        advice = "" if known[0].kind == "value" else advised(norms)
         if all(limit >= _NEVER * max(norms) for limit in limits):
             yield Found("GD301", where, said, advice=advice)
-        elif not known[0].is_value and all(limit < _ALWAYS * n for limit, n in zip(limits, norms, strict=True)):
+        elif known[0].kind != "value" and all(limit < _ALWAYS * n for limit, n in zip(limits, norms, strict=True)):
             name = _invariant(run, known[0])
             said += f": no smaller learning rate with {name}, whose steps are as long at any scale" if name else ""
             yield Found("GD302", where, said, advice=advice, is_note=bool(name))
@@ -78,8 +78,8 @@ def _of_limits(run: Run) -> Iterator[Found]:
 
 def _invariant(run: Run, clip: Clip) -> str:
     """The optimizer that steps the clipped parameters, if the scale of the gradients hardly changes its steps; or nothing."""
-    steps = [x for x in run.events if isinstance(x, Step) and x.params & clip.params]
-    known = [x.name for x in steps if is_scale_invariant(f"{x.name} {x.links}")]
+    steps = [x for x in run.events if isinstance(x, Step) and x.ids & clip.ids]
+    known = [x.text for x in steps if is_scale_invariant(f"{x.text} {x.links}")]
     return known[-1] if known and len(known) == len(steps) else ""
 
 
@@ -110,20 +110,20 @@ def _of_ranks(run: Run, ranks: Mapping[int, Sequence[float]]) -> Iterator[Found]
 
 
 def _without_effect(run: Run) -> Iterator[Found]:
-    written = NO_PARAMS.union(*(x.params for x in run.events if isinstance(x, (Backward, Write))))
-    orphans = written - NO_PARAMS.union(*(x.owns | x.params for x in run.events if isinstance(x, Step)))
+    written = NO_IDS.union(*(x.ids for x in run.events if isinstance(x, (Backward, Write))))
+    orphans = written - NO_IDS.union(*(x.owns | x.ids for x in run.events if isinstance(x, Step)))
     is_alone = run.idle >= {one.step.optimizer for one in run.rounds}
     for key in run.idle:
         rounds = [one for one in run.rounds if one.step.optimizer == key]
         step = rounds[-1].step
         if step.owns & written:
-            text = f"the gradients of {step.name} were removed{_removed(run, step)} after the backward pass and before the step"
+            text = f"the gradients of {step.text} were removed{_removed(run, step)} after the backward pass and before the step"
         elif orphans or is_alone:
             others = f"; the backward passes wrote those of {many(orphans)} of no optimizer: {run.named(orphans)}"
-            text = f"none of the {step.total} parameters of {step.name} ever had a gradient{others if orphans else ''}"
+            text = f"none of the {step.total} parameters of {step.text} ever had a gradient{others if orphans else ''}"
         else:
             continue  # a part that does not learn now
-        clips = (x.where for x in run.events if isinstance(x, Clip) and x.params & (step.owns | orphans))
+        clips = (x.where for x in run.events if isinstance(x, Clip) and x.ids & (step.owns | orphans))
         for i, one in enumerate(rounds):
             yield Found("GD112", step.where, text, step=one.number, about=tuple(dict.fromkeys(clips)) if not i else ())
 
@@ -131,7 +131,7 @@ def _without_effect(run: Run) -> Iterator[Found]:
 def _removed(run: Run, step: Step) -> str:
     """The place that removed the gradients before a step."""
     before = run.events[: next(i for i, x in enumerate(run.events) if x is step)]
-    place = next((x.where for x in reversed(before) if isinstance(x, Zero) and x.params & step.owns), None)
+    place = next((x.where for x in reversed(before) if isinstance(x, Zero) and x.ids & step.owns), None)
     return "" if place is None else f" ({place})"
 
 
@@ -144,7 +144,7 @@ def _staying(run: Run) -> Iterator[Found]:
         return
     passes, clip = 0, None
     for x in reversed(run.events):
-        if x.params & last.broken:
+        if x.ids & last.broken:
             if isinstance(x, Zero) or (isinstance(x, Step) and not isinstance(x, Skip)):
                 break
             if isinstance(x, Backward):
@@ -172,7 +172,7 @@ def _usual(run: Run) -> int:
 def _diverged(run: Run) -> Iterator[Found]:
     may_clip = run.hides_clips or run.clips_by_hand or (run.reads and not run.has_clips)
     for key in dict.fromkeys(one.step.optimizer for one in run.rounds):
-        rounds = [one for one in run.rounds if one.step.optimizer == key and one.step.params and not one.is_skipped]
+        rounds = [one for one in run.rounds if one.step.optimizer == key and one.step.ids and not one.step.is_skipped]
         is_known = len(rounds) >= ENOUGH and all(one.step.norms for one in rounds)
         if is_known and not may_clip and not any(one.clips for one in rounds):
             yield from _left_its_level(rounds, run)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from gradclip.doctor import threads
-from gradclip.doctor.events import Clip, Event, Params, Skip, Step, Zero
+from gradclip.doctor.events import Clip, Event, Ids, Skip, Step, Zero
 from gradclip.doctor.findings import Finding
 from gradclip.doctor.guard import Guard, Make
 from gradclip.doctor.places import Place
@@ -67,7 +67,7 @@ class Recorder:
         self.last: list[Callable[[], None]] = []  #: called after the report
         self._is_closed = False
         self._steps: Counter[int] = Counter()
-        self._tries: Counter[tuple[Place, Params]] = Counter()  # of gradients that stay not finite
+        self._tries: Counter[tuple[Place, Ids]] = Counter()  # of gradients that stay not finite
         self._undo: list[Callable[[], None]] = []
 
     @property
@@ -107,7 +107,7 @@ class Recorder:
 
     def _count_tries(self, event: Event) -> None:
         if isinstance(event, Skip) or (isinstance(event, Clip) and event.culprits):
-            self._tries[event.where, event.params] += 1
+            self._tries[event.where, event.ids] += 1
         elif isinstance(event, (Step, Zero)):
             self._tries.clear()
 

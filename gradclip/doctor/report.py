@@ -63,7 +63,7 @@ class Report:
 
     @property
     def clips(self) -> list[Clip]:
-        return [x for x in self.recorder.events if isinstance(x, Clip) and x.params and not x.error]
+        return [x for x in self.recorder.events if isinstance(x, Clip) and x.ids and not x.is_failed]
 
     @property
     def unwatched(self) -> list[Unwatched]:
@@ -192,7 +192,7 @@ class Report:
         """
         monitor = Monitor()
         for clip in self.clips:
-            if not clip.is_value:
+            if clip.kind != "value":
                 limit = clip.limit if clip.limit is not None and 0 <= clip.limit < math.inf else None
                 monitor.update(clip.before, limit=limit)
         monitor.plot(path)

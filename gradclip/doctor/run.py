@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gradclip.doctor.events import Backward, Clip, Event, Params, Read, Step, Unwatched, Write, Zero
+from gradclip.doctor.events import Clip, Event, Ids, Read, Step, Unwatched, Write
 from gradclip.doctor.places import Place
 from gradclip.doctor.rounds import Round, rounds
+from gradclip.rounds.params import listed
 
 __all__ = ["ENOUGH", "Found", "Run", "many"]
 
 ENOUGH = 3  #: steps, to say something of all
 _SAME = 1e-5  #: the relative difference of factors that are one: float32 rounds by less
-_FEW_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,9 @@ class Run:
 
     def __init__(self, events: Sequence[Event], names: Mapping[int, str]) -> None:
         self.names, self.events = names, events
-        self.rounds = rounds(events)
-        self._places = {id(x): i for i, x in enumerate(events)}
-        self.stepped: Params = frozenset().union(*(x.params for x in events if isinstance(x, Step)))
-        self.within: Params = frozenset().union(*(x.params for x in events if isinstance(x, Step) and x.is_within))
+        self.within: Ids = frozenset().union(*(x.ids for x in events if isinstance(x, Step) and x.is_within))
         self.hides_clips = any(isinstance(x, Unwatched) and x.hides_clips for x in events)
+        self.rounds = rounds(events, names, may_hide=self.hides_clips)
         self.has_lines = any(isinstance(x, Write) and not x.is_late for x in events)
         self.has_clips = any(isinstance(x, Clip) for x in events)
         self.reads = [x.where for x in events if isinstance(x, Read)]
@@ -50,27 +48,12 @@ class Run:
         self.apart = _apart(self.rounds)
         self.idle = _idle(self.rounds)
 
-    def lost(self, clip: Clip) -> Params:
-        """The parameters of a clip that no optimizer stepped before their gradients were removed or written anew."""
-        lost, left = set(clip.params - self.stepped), set(clip.params & self.stepped)
-        for i in range(self._places[id(clip)] + 1, len(self.events)):
-            x = self.events[i]
-            if not left:
-                break
-            if isinstance(x, (Backward, Zero)):
-                lost |= left & x.params
-            if isinstance(x, (Backward, Zero, Step)):
-                left -= x.params
-        return frozenset(lost)
-
     def named(self, params: Iterable[int]) -> str:
         """The first names, and how many more."""
-        found = sorted(self.names.get(key, "") or "a parameter without a name" for key in params)
-        more = f" and {len(found) - _FEW_NAMES} more" if len(found) > _FEW_NAMES else ""
-        return ", ".join(found[:_FEW_NAMES]) + more
+        return listed(params, self.names)
 
 
-def many(params: Params) -> str:
+def many(params: Ids) -> str:
     """Their number in words."""
     return "1 parameter" if len(params) == 1 else f"{len(params)} parameters"
 

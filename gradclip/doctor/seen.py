@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from gradclip.doctor.events import Params
+from gradclip.doctor.events import Ids
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.threads import Hands
 
@@ -68,7 +68,7 @@ class Seen:
         """Whether a tensor is a leaf, which can have a gradient."""
         raise NotImplementedError
 
-    def reached(self, roots: Any) -> Params | None:
+    def reached(self, roots: Any) -> Ids | None:
         """The parameters whose gradients a backward pass from these tensors makes; None where that cannot be told."""
         return None
 
@@ -84,12 +84,12 @@ class Seen:
         """The identity of a tensor."""
         return id(grad)
 
-    def name(self, params: Params) -> None:
+    def name(self, params: Ids) -> None:
         """Put the names of parameters into the record."""
 
     # ---- the state of the gradients ----
 
-    def learn(self, params: Iterable[Any]) -> Params:
+    def learn(self, params: Iterable[Any]) -> Ids:
         """Know these parameters from now on."""
         mine = self.hands.mine(self.known)
         grads = {self.mark(grad) for key in mine if (grad := self.grad(self.known[key])) is not None}
@@ -109,7 +109,7 @@ class Seen:
         """The number of elements of all known parameters."""
         return sum(math.prod(x.shape) for x in self.known.values())
 
-    def settle(self, params: Params) -> None:
+    def settle(self, params: Ids) -> None:
         """Take the gradients as they are now for seen."""
         keys = list(params & self.known.keys())
         present = [(key, grad) for key in keys if (grad := self.grad(self.known[key])) is not None]
@@ -119,7 +119,7 @@ class Seen:
         for (key, grad), norm in zip(present, self.norms([grad for _, grad in present], 2.0), strict=True):
             self._state[key], self._norms[key] = (self.mark(grad), self.version(grad)), norm
 
-    def changed(self, keys: Collection[int], *, closely: bool = False) -> tuple[Params, Params]:
+    def changed(self, keys: Collection[int], *, closely: bool = False) -> tuple[Ids, Ids]:
         """Those of the known parameters whose gradients were written since they were seen, and those whose gradients are gone.
 
         Args:

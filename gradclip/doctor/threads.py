@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Set
 
-from gradclip.doctor.events import NO_PARAMS, Params
+from gradclip.doctor.events import NO_IDS, Ids
 from gradclip.doctor.places import NOWHERE, Place
 
 __all__ = ["Hands", "Leaving", "hear", "interrupt", "is_of_python", "join"]
@@ -101,7 +101,7 @@ class Hands:
     def __init__(self) -> None:
         self._last: dict[int, int] = {}  # parameter -> the thread of its last event
         self._held: set[int] = set()  # parameters between their first event and their step
-        self._passes: dict[int, list[tuple[Place, Params | None]]] = {}  # thread -> its open passes: where, and what they reach
+        self._passes: dict[int, list[tuple[Place, Ids | None]]] = {}  # thread -> its open passes: where, and what they reach
         self._seen: set[int] = set()
 
     def thread(self) -> int:
@@ -117,16 +117,16 @@ class Hands:
         """Whether more than one thread has had events."""
         return len(self._seen) > 1
 
-    def take(self, params: Params) -> None:
+    def take(self, params: Ids) -> None:
         """This thread works on these parameters."""
         self._last.update(dict.fromkeys(params, self.thread()))
         self._held.update(params)
 
-    def release(self, params: Params) -> None:
+    def release(self, params: Ids) -> None:
         """The step of these parameters is over."""
         self._held.difference_update(params)
 
-    def mine(self, keys: Iterable[int], named: Set[int] = NO_PARAMS) -> list[int]:
+    def mine(self, keys: Iterable[int], named: Set[int] = NO_IDS) -> list[int]:
         """Those that this thread may look at: its own, those that the event names, and those that no thread works on."""
         if not self.are_several:
             return list(keys)
@@ -134,22 +134,22 @@ class Hands:
         own = {key for key, thread in self._last.items() if thread == here}
         return [x for x in keys if x in named or (x not in barred and (x in own or (is_known and x not in self._held)))]
 
-    def _barred(self) -> tuple[Params, bool]:
+    def _barred(self) -> tuple[Ids, bool]:
         """What the open passes of other threads write, and whether all of it is known."""
         here = self.thread()
         others = [reached for thread, passes in self._passes.items() if thread != here for _, reached in passes]
-        return NO_PARAMS.union(*(x for x in others if x is not None)), None not in others
+        return NO_IDS.union(*(x for x in others if x is not None)), None not in others
 
     # ---- backward passes ----
 
-    def open(self, where: Place, reached: Params | None) -> None:
+    def open(self, where: Place, reached: Ids | None) -> None:
         """A pass begins, which makes the gradients of these parameters; None if that is not known."""
         self._passes.setdefault(self.thread(), []).append((where, reached))
 
-    def passed(self) -> Params:
+    def passed(self) -> Ids:
         """What the innermost pass of this thread has written, as far as no other pass writes it still."""
         _, reached = self._passes[self.thread()][-1]
-        return (reached or NO_PARAMS) - self._barred()[0]
+        return (reached or NO_IDS) - self._barred()[0]
 
     def close(self) -> None:
         here = self.thread()

@@ -24,8 +24,8 @@ def told(norm: float) -> str:
 def timeline(one: Round) -> str:
     """A line: ``step 17   backward ×4 · clip_grad_norm_ 3.91 → 1.00 (train.py:88) · step AdamW 148 of 148 parameters``."""
     step = one.step
-    verb = "the scaler left out the step of" if one.is_skipped else "step"
-    took = f"of the chain {step.links}" if step.links else f"{step.name} {len(step.params)} of {step.total} parameters"
+    verb = "the scaler left out the step of" if one.step.is_skipped else "step"
+    took = f"of the chain {step.links}" if step.links else f"{step.text} {len(step.ids)} of {step.total} parameters"
     last = f"{verb} {took}"
     return f"step {one.number:<4} " + " · ".join([*_words(_from_first(one.events)), last])
 
@@ -57,10 +57,10 @@ def _word(event: Event, many: str) -> str:
         by = f" by {event.text}" if event.text and not many else ""
         return f"gradients written{many}{by} ({event.where})"
     assert isinstance(event, Clip)
-    if event.error:
-        return f"{event.name}{many} failed ({event.where})"
-    if not event.params:
-        return f"{event.name}{many} without gradients ({event.where})"
+    if event.is_failed:
+        return f"{event.text}{many} failed ({event.where})"
+    if not event.ids:
+        return f"{event.text}{many} without gradients ({event.where})"
     is_known = not (math.isnan(event.before) and not event.culprits)
     norms = f" {told(event.before)} → {told(event.after)}" if is_known and not many else ""
-    return f"{event.name}{many}{norms} ({event.where})"
+    return f"{event.text}{many}{norms} ({event.where})"

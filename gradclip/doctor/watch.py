@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradclip.doctor.by_hand import ByHand
-from gradclip.doctor.events import NO_PARAMS, Backward, Clip, Norms, Params, Skip, Step, Unscale, Write, Zero
+from gradclip.doctor.events import NO_IDS, Backward, Clip, Ids, Norms, Skip, Step, Unscale, Write, Zero, scaled, these
 from gradclip.doctor.lines import Lines
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import Recorder
@@ -42,16 +42,17 @@ class Request:
     other: Callable[[list[Any]], Any] | None = field(default=None)  #: the same clip of copies, with the other implementation
     own: Callable[[list[Any]], Any] | None = field(default=None)
 
-    def event(self, where: Place, params: Params, before: Sequence[float], after: Sequence[float]) -> Clip:
+    def event(self, where: Place, params: Ids, before: Sequence[float], after: Sequence[float]) -> Clip:
         """The clip as an event, from the norms of the gradients before and after it."""
+        limit = as_number(self.limit)
         norms = [max(x, default=0.0) if self.is_each else total(x, self.order) for x in (before, after)]
         return Clip(
             where=where,
-            params=params,
-            name=self.name,
-            limit=as_number(self.limit),
-            is_value=self.is_value,
-            is_each=self.is_each,
+            params=these(params),
+            text=self.name,
+            limit=limit,
+            kind="value" if self.is_value else "each" if self.is_each else "norm",
+            only_measures=limit == math.inf,
             is_iterator=self.is_iterator,
             before=math.nan if self.is_partial else norms[0],
             after=math.nan if self.is_partial else norms[1],
@@ -84,7 +85,7 @@ class _InThread(threading.local):
         self.is_unscaling = False
         self.scale = 1.0
         self.stepped = 0
-        self.present = NO_PARAMS
+        self.present = NO_IDS
         self.norms: Norms = ()
         self.steps: list[Any] = []
 
@@ -111,7 +112,7 @@ class Watch(ByHand):
     def in_backward(self) -> bool:
         return self.hands.is_in_pass
 
-    def flush(self, where: Place, named: Params = NO_PARAMS, *, closely: bool = False, is_late: bool = True) -> None:
+    def flush(self, where: Place, named: Ids = NO_IDS, *, closely: bool = False, is_late: bool = True) -> None:
         """Record what has happened since they were seen to the gradients of this thread, and of the named parameters."""
         keys = self.hands.mine(self.known, named)
         written, gone = self.changed(keys, closely=closely)
@@ -119,26 +120,26 @@ class Watch(ByHand):
         self.hands.take(written)
         if self.in_backward and written:
             self.settle(written)
-            self.recorder.add(Backward(where=self.hands.pass_place, params=written))
+            self.recorder.add(Backward(where=self.hands.pass_place, params=these(written)))
             return
         if written or gone:
             self.step_by_hand(where)
         written = self._take_made(written)
         if gone:
             self.settle(gone)
-            self.recorder.add(Zero(where=where, params=gone))
+            self.recorder.add(Zero(where=where, params=these(gone)))
         if written and self.here.is_unscaling:
             self.settle(written)
-            self.recorder.add(Unscale(where=where, params=written))
+            self.recorder.add(Unscale(where=where, params=these(written)))
         elif written:
             before = total([self._norms.get(key, 0.0) for key in written], 2.0)
             self.settle(written)
             after = total([self._norms[key] for key in written], 2.0)
             text = "" if is_late else linecache.getline(where.file, where.line).strip()
-            event = Write(where=where, params=written, text=text, before=before, after=after, is_late=is_late)
+            event = Write(where=where, params=these(written), text=text, before=before, after=after, is_late=is_late)
             self.recorder.add(event)
 
-    def _take_made(self, written: Params) -> Params:
+    def _take_made(self, written: Ids) -> Ids:
         """The written ones, without those that took a clipped gradient from a clip that returned new ones."""
         taken = frozenset(key for key in written if self.mark(self.grad(self.known[key])) in self._made)
         for key in taken:
@@ -146,14 +147,14 @@ class Watch(ByHand):
         self.settle(taken)
         return written - taken
 
-    def close_made(self, stepped: Params) -> None:
+    def close_made(self, stepped: Ids) -> None:
         """Say of this thread's clips that returned new gradients which parameters took these."""
         here = self.hands.thread()
         mine = {key: made for key, made in self._made.items() if made.thread == here}
         for clip in {id(made.clip): made.clip for made in mine.values()}.values():
-            if clip.params & stepped:
+            if clip.ids & stepped:
                 taken = frozenset().union(*(x.params for x in mine.values() if x.clip is clip))
-                self.recorder.put(clip, replace(clip, params=taken, is_dropped=not taken and not clip.only_measures))
+                self.recorder.put(clip, replace(clip, params=these(taken), is_dropped=not taken and not clip.only_measures))
         self._made = {key: made for key, made in self._made.items() if made.thread != here}
 
     def after_a_line(self, last: Place) -> bool:
@@ -176,7 +177,7 @@ class Watch(ByHand):
     def backward(self, call: Callable[[], Any], roots: Any = (), *, is_local: bool = False, scale: float = 1.0) -> Any:
         """Record a backward pass, from these tensors."""
         where = place(self.framework)
-        added: Params = NO_PARAMS
+        added: Ids = NO_IDS
         with self.recorder.quietly():
             self.lines.stop()
             if not self.in_backward:
@@ -196,7 +197,8 @@ class Watch(ByHand):
             self.settle(mine)
             self.hands.take(written)
             broken = frozenset(key for key in written if not math.isfinite(self._norms.get(key, 0.0)))
-            event = Backward(where=where, params=written, is_local=is_local, scale=scale, added=added & written, broken=broken)
+            event = Backward(where=where, params=these(written), is_local=is_local, added=these(added & written), broken=broken)
+            event = replace(event, scaler=scaled(scale))
             self.passed(written)
             self.recorder.add(event)
         self.watch_lines()
@@ -236,7 +238,7 @@ class Watch(ByHand):
                 without=without,
                 culprits=self._culprits(request, params, before),
                 returned=returned(result if request.norm is None else request.norm),
-                error="" if error is None else f"{type(error).__name__}: {error}",
+                is_failed=error is not None,
                 seconds=min(seconds, own_seconds),
                 other_seconds=other_seconds,
             )
@@ -249,13 +251,13 @@ class Watch(ByHand):
     def _add(self, event: Clip, new: Sequence[Any] | None) -> None:
         """Record a clip, and the new gradients that it made; inside of a step the optimizer takes these."""
         self.recorder.add(event)
-        taken = set() if self.recorder.stepping is None else set(event.params)
+        taken = set() if self.recorder.stepping is None else set(event.ids)
         if new is None or taken:
-            self.settle(event.params)
+            self.settle(event.ids)
         here = self.hands.thread()
         self._made.update({self.mark(x): Made(x, event, here, taken) for x in new or ()})
 
-    def _culprits(self, request: Request, params: Params, before: Sequence[float]) -> tuple[str, ...]:
+    def _culprits(self, request: Request, params: Ids, before: Sequence[float]) -> tuple[str, ...]:
         """The names of the parameters whose gradients were not finite."""
         if all(map(math.isfinite, before)):
             return ()
@@ -264,7 +266,7 @@ class Watch(ByHand):
         self.name(frozenset(found))
         return tuple(self.recorder.names.get(key, "a gradient") for key in found)
 
-    def _params_of(self, request: Request) -> tuple[Params, Params, list[Any]]:
+    def _params_of(self, request: Request) -> tuple[Ids, Ids, list[Any]]:
         """The parameters with a gradient, those without, and the gradients; a tensor that is none stands for itself."""
         mine = self.hands.mine(self.known, self.known.keys() & {id(x) for x in request.tensors})
         by_grad = {self.mark(grad): key for key in mine if (grad := self.grad(self.known[key])) is not None}
@@ -324,14 +326,14 @@ class Watch(ByHand):
             result = call()
         with self.recorder.quietly():
             self.settle(learned)
-            self.recorder.add(kind(where=where, params=learned))
+            self.recorder.add(kind(where=where, params=these(learned)))
             if kind is Zero:
                 self.hands.release(learned)
         if was_on or kind is Unscale:
             self.watch_lines()
         return result
 
-    def before_step(self, params: Iterable[Any]) -> Params:
+    def before_step(self, params: Iterable[Any]) -> Ids:
         """What an optimizer is about to step; all its parameters."""
         where, self.has_optimizer = place(self.framework), True
         with self.recorder.quietly():
@@ -349,10 +351,10 @@ class Watch(ByHand):
         """Whether the script has marked a parameter as not to be clipped."""
         return False
 
-    def _with_gradients(self, params: Params) -> Params:
+    def _with_gradients(self, params: Ids) -> Ids:
         return frozenset(key for key in params if self.grad(self.known[key]) is not None)
 
-    def after_step(self, name: str, optimizer: int, learned: Params, *, skipped: bool = False) -> None:
+    def after_step(self, name: str, optimizer: int, learned: Ids, *, skipped: bool = False) -> None:
         """Record a step."""
         self.recorder.stepping = None
         with self.recorder.quietly():
@@ -361,13 +363,13 @@ class Watch(ByHand):
             self.close_made(learned)
             self.name(learned)  # the model may be gone when the script ends
             norms = self.here.norms if stepped <= self.here.present else self.norms_of(stepped)
-            exempt = frozenset(key for key in learned if self.is_exempt(self.known[key]))
+            exempt = these(key for key in learned if self.is_exempt(self.known[key]))
             if not skipped:
                 self.take_gradients(stepped)
             self.hands.release(learned)
         seconds = self.recorder.since_the_last_step()
         kind = Skip if skipped else Step
-        event = kind(where=place(self.framework), params=stepped, name=name, optimizer=optimizer, owns=learned)
+        event = kind(where=place(self.framework), params=these(stepped), text=name, optimizer=optimizer, owns=learned)
         event = replace(event, total=len(learned), seconds=seconds, norms=norms, exempt=exempt, is_within=self.in_backward)
         self.recorder.add(event)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from gradclip.rounds.params import UNKNOWN, Params
+from gradclip.rounds.params import NO_PARAMS, UNKNOWN, Params
 
 __all__ = ["Backward", "Clip", "Condition", "Event", "Hook", "Measure", "Reduce", "Step", "Unscale", "Write", "Zero"]
 
@@ -41,6 +41,7 @@ class Backward(Event):
     scaler: str = ""  #: what scales the loss, as it is shown; "" if nothing does
     is_local: bool = False  #: the processes exchange nothing (``no_sync``)
     is_again: bool = False  #: the step evaluates its closure
+    added: Params = NO_PARAMS  #: those to whose gradients it adds what a step has taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,8 @@ class Clip(Event):
     is_late: bool = False  #: it clips the optimizer's update, not the gradients
     is_local: bool = False  #: the norm that it is given is one of the shards that this process holds
     is_by_hand: bool = False  #: the program computes it
+    is_failed: bool = False  #: it raised an exception
+    is_apart: bool = False  #: a function of the framework parted the parameters: a norm for each part is meant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,4 +111,5 @@ class Step(Event):
     scaler: str = ""  #: what makes the step and unscales the gradients before it; "" if nothing does
     is_skipped: bool = False
     is_shifted: bool = False  #: the gradients are paired with other variables than theirs
+    exempt: Params = NO_PARAMS  #: those that are marked as not to be clipped
     clip: str = ""  #: the optimizer's own clip, as it is shown; "" if it has none

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-__all__ = ["UNKNOWN", "Params", "Token"]
+__all__ = ["NO_PARAMS", "UNKNOWN", "Params", "Token", "listed"]
+
+_FEW = 3  #: names
 
 #: the identity of a parameter or a module; ``("model", "encoder")`` is a part of ``("model",)``
 Token = Hashable
@@ -78,4 +81,15 @@ class Params:
         return not any(isinstance(x, tuple) for x in self.known)
 
 
-UNKNOWN = Params(is_all=False)
+def listed(params: Iterable[Token], names: Mapping[Any, str]) -> str:
+    """The first names, and how many more.
+
+    >>> listed([1, 2, 3, 4], {1: "weight", 2: "bias"})
+    'a parameter without a name, a parameter without a name, bias and 1 more'
+    """
+    found = sorted(names.get(key, "") or "a parameter without a name" for key in params)
+    more = f" and {len(found) - _FEW} more" if len(found) > _FEW else ""
+    return ", ".join(found[:_FEW]) + more
+
+
+NO_PARAMS, UNKNOWN = Params(), Params(is_all=False)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
+from types import MappingProxyType
+from typing import Any
 
 from gradclip.rounds.events import Backward, Clip, Event, Step, Unscale, Write, Zero
-from gradclip.rounds.params import Params
+from gradclip.rounds.params import NO_PARAMS, Params, Token
 
 __all__ = ["Round", "rounds"]
 
@@ -30,6 +33,11 @@ class Round:
     has_zero: bool = False  #: whether something on the way removes gradients
     zeroes: bool = True  #: whether the program may remove gradients somewhere
     unscales: bool = True  #: whether the program may unscale them somewhere
+    is_run: bool = False  #: the events are those of a run: all that happened, each parameter known
+    may_hide: bool = False  #: of a run: whether something may clip that nobody sees
+    names: Mapping[Token, str] = field(default_factory=dict)  #: of parameters, where their identities do not tell them
+    untaken: Mapping[int, Params] = field(default_factory=dict)  #: of a run: what a clip, by its place, has and no step takes
+    number: int = 0  #: among the steps of its optimizer, from 1
 
     def concerns(self, one: Params, other: Params) -> bool:
         """Whether two events are about the same gradients, as far as that is known."""
@@ -39,18 +47,30 @@ class Round:
     @cached_property
     def clips(self) -> list[tuple[int, Clip]]:
         """The clips of gradients that the step takes, with their places."""
-        clips = [(i, x) for i, x in enumerate(self.events) if isinstance(x, Clip) and not x.only_measures]
+        clips = [(i, x) for i, x in enumerate(self.events) if isinstance(x, Clip) and not (x.only_measures or x.is_failed)]
         return [(i, x) for i, x in clips if self.step is None or self.concerns(x.params, self.step.params)]
+
+    @cached_property
+    def taken(self) -> list[Clip]:
+        """The clips whose gradients the step takes as they left them."""
+        return [clip for place, clip in self.clips if self.is_taken(place)]
+
+    def extra(self, clip: Clip) -> Params:
+        """What a clip certainly has and no step takes."""
+        if self.is_run:
+            lost = (x.known for i, x in self.untaken.items() if self.events[i] in self.taken)
+            return Params(frozenset().union(*lost)).without(self.step.params if self.step else NO_PARAMS)
+        return clip.params.without(self.step.params) if self.step and self.is_sole else NO_PARAMS
 
     def before(self, place: int, *kinds: type[Event]) -> list[Event]:
         """The events of some kinds before a place that concern its event, the last one first."""
-        return [
-            x for x in reversed(self.events[max(0, place - _FAR) : place]) if isinstance(x, kinds) and self._is_near(x, place)
-        ]
+        start = 0 if self.is_run else max(0, place - _FAR)
+        return [x for x in reversed(self.events[start:place]) if isinstance(x, kinds) and self._is_near(x, place)]
 
     def after(self, place: int, *kinds: type[Event]) -> list[Event]:
         """The events of some kinds between a place and the step that concern its event, in order."""
-        return [x for x in self.events[place + 1 : place + 1 + _FAR] if isinstance(x, kinds) and self._is_near(x, place)]
+        end = None if self.is_run else place + 1 + _FAR
+        return [x for x in self.events[place + 1 : end] if isinstance(x, kinds) and self._is_near(x, place)]
 
     def may_change(self, place: int) -> bool:
         """Whether anything before a place may have made or changed the gradients of its event."""
@@ -58,6 +78,8 @@ class Round:
         return any(isinstance(x, (Backward, Write)) and x.params.meets(self.events[place].params) is not False for x in events)
 
     def _is_near(self, event: Event, place: int) -> bool:
+        if self.is_run and self.step is not None:  # what the step does not take is of no concern
+            return not event.params.known.isdisjoint(self.events[place].params.known & self.step.params.known)
         return self.concerns(event.params, self.events[place].params)
 
     def is_taken(self, place: int) -> bool:
@@ -66,7 +88,15 @@ class Round:
 
 
 def rounds(
-    events: Sequence[Event], *, zeroes: bool = True, unscales: bool = True, is_ordered: bool = True, is_complete: bool = True
+    events: Sequence[Event],
+    *,
+    zeroes: bool = True,
+    unscales: bool = True,
+    is_ordered: bool = True,
+    is_complete: bool = True,
+    is_run: bool = False,
+    names: Mapping[Any, str] = MappingProxyType({}),
+    may_hide: bool = False,
 ) -> list[Round]:
     """The rounds of one way, in order.
 
@@ -76,22 +106,33 @@ def rounds(
         unscales: whether it may unscale them there.
         is_ordered: whether the order of the events is known.
         is_complete: whether no optimizer takes part but those of these events.
+        is_run: whether these are the events of a run.
+        names: of the parameters, in a run.
+        may_hide: whether something may clip in a run that the events do not show.
     """
     steps = [x for x in events if isinstance(x, Step)]
     is_sole = is_complete and len({x.optimizer for x in steps}) <= 1
     make = partial(Round, is_sole=is_sole, is_ordered=is_ordered, zeroes=zeroes, unscales=unscales)
-    make = partial(make, has_zero=any(isinstance(x, Zero) for x in events))
-    found = [make(*_taken(events, place, event)) for place, event in enumerate(events) if isinstance(event, Step)]
+    make = partial(make, has_zero=any(isinstance(x, Zero) for x in events), is_run=is_run, names=names)
+    make = partial(make, may_hide=may_hide)
+    found, numbers = list[Round](), Counter[Hashable]()
+    stepped = frozenset().union(*(x.params.known for x in steps))
+    for place, step in ((i, x) for i, x in enumerate(events) if isinstance(x, Step)):
+        mine, previous, strange = _taken(events, place, step)
+        numbers[step.optimizer] += 1
+        taken = tuple(events[i] for i in mine)
+        clips = [(k, i) for k, i in enumerate(mine) if is_run and isinstance(events[i], Clip)]
+        untaken = {k: _untaken(events, i, stepped) for k, i in clips}
+        stale = () if is_run else tuple(_stale(events, place, step))
+        found.append(make(taken, step, previous, strange, stale, number=numbers[step.optimizer], untaken=untaken))
     last = max((i for i, x in enumerate(events) if isinstance(x, Step)), default=-1)
-    if rest := tuple(events[last + 1 :]):
+    if not is_run and (rest := tuple(events[last + 1 :])):
         found.append(make(rest, None, steps[-1] if steps else None))
     return found
 
 
-def _taken(
-    events: Sequence[Event], place: int, step: Step
-) -> tuple[tuple[Event, ...], Step, Step | None, tuple[Clip | Unscale, ...], tuple[Step, ...]]:
-    """The events that a step takes: since the last step that may have taken the same gradients."""
+def _taken(events: Sequence[Event], place: int, step: Step) -> tuple[list[int], Step | None, tuple[Clip | Unscale, ...]]:
+    """The places of the events that a step takes: since the last step that may have taken the same gradients."""
     start, previous = 0, None
     for i in range(place - 1, -1, -1):
         other = events[i]
@@ -99,11 +140,17 @@ def _taken(
             start, previous = i + 1, other if other.optimizer == step.optimizer else None
             break
     between = list(enumerate(events[start:place], start))
-    mine = (x for _, x in between if not isinstance(x, Step) and x.params.meets(step.params) is not False)
+    last = max((i for i, x in between if isinstance(x, Step)), default=start - 1)  # a clip of nothing belongs to the next step
+    mine = [
+        i
+        for i, x in between
+        if not isinstance(x, Step)
+        if x.params.meets(step.params) is not False or (i > last and isinstance(x, Clip) and x.params == NO_PARAMS)
+    ]
     strange = (
         x for i, x in between if isinstance(x, (Clip, Unscale)) and x.params.meets(step.params) is False and _is_lost(events, i)
     )
-    return tuple(mine), step, previous, tuple(strange), tuple(_stale(events, place, step))
+    return mine, previous, tuple(strange)
 
 
 def _stale(events: Sequence[Event], place: int, step: Step) -> Iterator[Step]:
@@ -115,6 +162,20 @@ def _stale(events: Sequence[Event], place: int, step: Step) -> Iterator[Step]:
             removed = (x for x in events[i + 1 : last] if isinstance(x, Zero) and x.params.meets(other.params) is not False)
             if not any(True for _ in removed):
                 yield other
+
+
+def _untaken(events: Sequence[Event], place: int, stepped: frozenset[Token]) -> Params:
+    """The parameters of a clip that no step takes before their gradients are removed or made anew."""
+    left = events[place].params.known & stepped
+    lost = events[place].params.known - stepped
+    for x in events[place + 1 :] if left else ():
+        if isinstance(x, (Backward, Zero)):
+            lost |= left & x.params.known
+        if isinstance(x, (Backward, Zero, Step)):
+            left -= x.params.known
+        if not left:
+            break
+    return Params(lost)
 
 
 def _is_lost(events: Sequence[Event], place: int) -> bool:

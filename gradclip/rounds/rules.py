@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gradclip.rounds.events import Backward, Clip, Event, Hook, Measure, Reduce, Step, Unscale, Write, Zero
-from gradclip.rounds.params import Params
+from gradclip.rounds.params import NO_PARAMS, Params, Token, listed
 from gradclip.rounds.round import Round
 
 __all__ = ["RULES", "Found", "differing", "found"]
@@ -53,7 +53,7 @@ def before_backward(one: Round) -> Iterator[Found]:
     """The backward pass computes the gradients after the clip."""
     for place, clip in one.clips:
         later = one.after(place, Backward)
-        if one.previous is not None or one.before(place, Backward, Write) or not later:
+        if one.previous is not None or one.before(place, Backward, Write) or not later or (one.is_run and one.taken):
             continue
         yield Found(
             "GM108", clip, f"{later[0].text} computes the gradients after the clip.", "Clip after backward().", (later[0],)
@@ -72,7 +72,9 @@ def added(one: Round) -> Iterator[Found]:
         if closure is not None or not isinstance(changes[0], Backward):
             continue
         again, later = changes[0], [x for x in one.events[place + 1 :] if isinstance(x, Clip)]
-        if earlier[0].is_local or any(x.where == clip.where and x.params.meets(clip.params) is not True for x in later):
+        if (earlier[0].is_local and not one.is_run) or any(
+            x.where == clip.where and x.params.meets(clip.params) is not True for x in later
+        ):
             continue  # they are not yet summed, or each pass clips parameters of its own
         if again.where != earlier[0].where:
             if not any(one.concerns(x.params, clip.params) for x in later):
@@ -86,6 +88,9 @@ def _passed(one: Round, clip: Clip, step: Step) -> Iterator[Found]:
     """The same backward pass runs again before the step: in the next pass of a loop."""
     more = {x.kind: x for x in step.tests - clip.tests}
     outside = len(step.loops) < len(clip.loops)
+    if one.is_run:
+        reason = f"It clips after each backward pass, and {step.text} steps after several: partial sums are clipped."
+        yield Found("GM119", clip, reason, about=(step,))
     every = more.get("every", more.get("synced"))
     if every is not None:
         reason = f"It clips in each pass of the loop, and {step.text} runs only if {every.text}: partial sums are clipped."
@@ -108,6 +113,9 @@ def zeroed(one: Round) -> Iterator[Found]:
         made = [x for x in earlier if isinstance(x, Backward)]
         if earlier and isinstance(earlier[0], Zero) and made and not [x for x in earlier if isinstance(x, Write)]:
             reason = f"{earlier[0].text} clears the gradients before they are clipped."
+        elif one.is_run and made and any(isinstance(x, Zero) for x in changes) and not one.taken:
+            gone = next(x for x in changes if isinstance(x, Zero))
+            reason = f"The gradients are removed ({gone.where}) after they are clipped, and {one.step.text} takes others."
         elif changes and isinstance(changes[-1], Zero) and made:
             reason = f"{changes[-1].text} clears the clipped gradients before {one.step.text} takes them."
         else:
@@ -152,7 +160,10 @@ def late(one: Round) -> Iterator[Found]:
 
 def ignored(one: Round) -> Iterator[Found]:
     """The clip returns gradients, and the step takes others."""
-    for _, clip in one.clips:
+    nothing = [
+        x for x in one.events if isinstance(x, Clip) and x.params == NO_PARAMS
+    ]  # in a run a clip has what takes its result
+    for clip in (*(x for _, x in one.clips), *nothing):
         if clip.is_dropped and one.step is not None:
             yield Found("GM105", clip, f"Nothing uses the clipped gradients; {one.step.text} takes the unclipped ones.")
 
@@ -210,9 +221,9 @@ def named(one: Round) -> Iterator[Found]:
 
 def several(one: Round) -> Iterator[Found]:
     """Each of several parts is clipped by its own norm, with one limit for all."""
-    known = [x for _, x in one.clips if x.returns and x.kind == "norm" and x.limit is not None]
-    clips = [*{(x.where, x.params): x for x in known}.values()]
-    apart = [x for x in clips if all(x is y or x.params.meets(y.params) is False for y in clips)]
+    known = [x for _, x in one.clips if x.kind == "norm" and x.limit is not None and not x.is_apart]
+    clips = known if one.is_run else [*{(x.where, x.params): x for x in known if x.returns}.values()]
+    apart = [x for i, x in enumerate(clips) if all(i == k or x.params.meets(y.params) is False for k, y in enumerate(clips))]
     if len(apart) > 1 and len({x.limit for x in apart}) == 1:
         reason = f"It clips one of {len(apart)} parts by its own norm, and all have the limit {_limit(apart[0])}."
         yield Found("GM135", apart[-1], reason, about=tuple(apart[:-1]))
@@ -224,7 +235,7 @@ def _limit(clip: Clip) -> str:
 
 def experts_apart(one: Round) -> Iterator[Found]:
     """The experts are clipped by their own norm, and the other parameters by another, with one limit."""
-    clips = [x for place, x in one.clips if x.kind == "norm" and x.limit is not None and not x.is_loop and one.is_taken(place)]
+    clips = [x for x in one.taken if x.kind == "norm" and x.limit is not None and not (x.is_loop or one.is_run)]
     for x in {x.where: x for x in clips if _EXPERTS.search(x.text)}.values():
         others = [y for y in clips if y.limit == x.limit and not _EXPERTS.search(y.text)]
         if others and one.step is not None:
@@ -239,7 +250,8 @@ def twice(one: Round) -> Iterator[Found]:
             continue
         changes = one.after(place, Backward, Zero, Write, Clip)
         again = changes[0] if changes else None
-        if isinstance(again, Clip) and _is_same_clip(clip, again):
+        is_again = isinstance(again, Clip) and not (again.only_measures or again.is_failed)
+        if isinstance(again, Clip) and (is_again if one.is_run else _is_same_clip(clip, again)):
             yield Found("GM120", again, f"{clip.text} already clips the same gradients for the same step.", about=(clip,))
         if one.step.clip:
             yield Found("GM120", clip, f"{one.step.clip} clips too, and this clip comes before it.", about=(one.step,))
@@ -267,36 +279,38 @@ def by_parts(one: Round) -> Iterator[Found]:
 
 def others(one: Round) -> Iterator[Found]:
     """The optimizer steps parameters that no clip has, or a clip counts parameters that it does not step."""
-    step, clips = one.step, [clip for place, clip in one.clips if one.is_taken(place)]
+    step, clips = one.step, one.taken
     if step is None or not clips or step.is_skipped:
         return
-    last, every = clips[-1], Params.joined(x.params for x in clips)
-    missing, extra = step.params.without(every), last.params.without(step.params)
+    last, every = clips[-1], Params.joined([step.exempt, *(x.params for x in clips)])
+    missing, extra = step.params.without(every), one.extra(last)
     if last.params.meets(step.params) is False:
         reason = f"{step.text} steps different parameters than the clip gets."
         yield Found("GM118", last, reason, about=(step,))
-    elif missing.known:
-        reason = f"{step.text} also steps {_shown(missing)}, which nothing clips."
+    elif missing.known and not one.may_hide:
+        reason = f"{step.text} also steps {_shown(missing, one)}, which nothing clips."
         yield Found("GM118", last, reason, about=(step,))
-    elif extra.known and last.params.is_certain and last.kind == "norm" and one.is_sole:
-        reason = f"It also gets {_shown(extra)}, which {step.text} does not step: they count in the norm."
+    elif extra.known and last.params.is_certain and last.kind == "norm":
+        reason = f"It also gets {_shown(extra, one)}, which {step.text} does not step: they count in the norm."
         yield Found("GM118", last, reason, about=(step,))
     elif last.kind == "norm" and (old := [x for x in one.stale if last.params.covers(x.params)]):
-        reason = f"It also gets {_shown(old[0].params)}, whose gradients {old[0].text} has taken: they count in the norm."
+        reason = f"It also gets {_shown(old[0].params, one)}, whose gradients {old[0].text} has taken: they count in the norm."
         yield Found("GM118", last, reason, about=(step, old[0]))
 
 
 def mistaken(one: Round) -> Iterator[Found]:
     """The only clip of a step is one of another optimizer's parameters."""
-    if one.step is None or one.clips or not any(isinstance(x, Backward) for x in one.events):
+    if one.step is None or one.is_run or one.clips or not any(isinstance(x, Backward) for x in one.events):
         return
     for clip in (x for x in one.strange if isinstance(x, Clip)):
-        reason = f"{one.step.text} steps {_shown(one.step.params)}, and the clip gets {_shown(clip.params)}."
+        reason = f"{one.step.text} steps {_shown(one.step.params, one)}, and the clip gets {_shown(clip.params, one)}."
         yield Found("GM118", clip, reason, about=(one.step,))
 
 
-def _shown(params: Params) -> str:
+def _shown(params: Params, one: Round) -> str:
     """The names of some parameters."""
+    if one.is_run:
+        return listed(params.known, one.names)
     names = sorted(".".join(map(str, x)) if isinstance(x, tuple) else str(x) for x in params.known)
     return "the parameters of " + ", ".join(f"`{x}`" for x in names[:3])
 
@@ -387,6 +401,7 @@ def differing(rounds: Sequence[Round]) -> Iterator[Found]:
 
 def never_zeroed(one: Round) -> Iterator[Found]:
     """A backward pass adds to gradients that the last step has taken, and nothing in the program removes them."""
+    yield from _kept(one)
     if one.previous is None or one.step is None or one.previous.where != one.step.where or one.zeroes or not one.clips:
         return
     made = [x for x in one.events if isinstance(x, Backward)]
@@ -394,6 +409,20 @@ def never_zeroed(one: Round) -> Iterator[Found]:
         yield Found(
             "GM132", one.clips[0][1], f"Nothing removes the gradients that {one.step.text} has taken.", about=(made[0],)
         )
+
+
+def _kept(one: Round) -> Iterator[Found]:
+    """As a run shows it."""
+    added: dict[Token, Event] = {}
+    for x in one.events:
+        if isinstance(x, Backward):
+            added |= dict.fromkeys(x.added.known, x)
+        elif isinstance(x, (Zero, Write)):
+            added = {key: made for key, made in added.items() if key not in x.params.known}
+    kept = [key for key in added if one.step is not None and key in one.step.params.known]
+    if kept and one.step is not None and not one.step.is_skipped:
+        reason = f"The backward pass adds to gradients that the last step has taken: {listed(kept, one.names)}."
+        yield Found("GM132", added[kept[0]], reason, about=(one.step, *one.taken))
 
 
 RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gradclip.backends.torch import versions
-from gradclip.doctor.events import Params
+from gradclip.doctor.events import Ids
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.seen import total
 from gradclip.doctor.watch import Watch
@@ -38,7 +38,7 @@ class TorchWatch(Watch):
     def is_param(self, x: Any) -> bool:
         return isinstance(x, torch.Tensor) and x.is_leaf and x.requires_grad
 
-    def reached(self, roots: Any) -> Params | None:
+    def reached(self, roots: Any) -> Ids | None:
         made = made_by(roots)
         return None if made is None else frozenset(map(id, made))
 
@@ -58,7 +58,7 @@ class TorchWatch(Watch):
     def native(self, limit: Any, order: float) -> Any:
         return lambda copies: torch.nn.utils.clip_grad_norm_(leaves(copies), limit, order)
 
-    def name(self, params: Params) -> None:
+    def name(self, params: Ids) -> None:
         names = self.recorder.names
         if params <= names.keys():
             return
