@@ -32,7 +32,7 @@ a target is:
   native:torch        the framework's own clips (torch, tensorflow, paddle, optax, keras)
   native:keras@torch  Keras on one of its backends, else on that of KERAS_BACKEND
   my.module:target    an object with the members of gradclip.conformance.Target
-  clip.py:clip        the same, or a function def clip(grads, max_norm); --dialect says what it means
+  clip.py:clip        the same, or a function def clip(grads, max_norm); its names or --dialect say what it means
 Without a target, gradclip runs on every installed framework, which takes minutes.
 
 examples:
@@ -105,8 +105,9 @@ def main(options: argparse.Namespace) -> int:
     from gradclip.conformance.like import as_native
 
     _check_ranks(options)
-    made = as_native(plan(options.dialects, options.select, options.vectors, options.ranks or 0), options.like)
     specifications = _specifications(options)
+    options.dialects = _guessed(options, specifications) or options.dialects
+    made = as_native(plan(options.dialects, options.select, options.vectors, options.ranks or 0), options.like)
     for file in (options.json, options.html):
         if file and file != "-" and not Path(file).parent.is_dir():  # before the run, not after it
             raise ArgumentError("There is no folder for the report.", repr(file))
@@ -144,7 +145,32 @@ def _specifications(options: argparse.Namespace) -> list[Specification]:
     from gradclip.conformance.specification import Specification, installed
 
     named = [Specification.parse(text) for text in dict.fromkeys(options.targets)]
+    for one in named:
+        one.check()
     return named or ([Specification.parse("gradclip:torch")] if options.ranks else installed())
+
+
+def _guessed(options: argparse.Namespace, specifications: list[Specification]) -> list[str] | None:
+    """The operation of the functions among the targets, if no option names one: it says which; None if nothing is guessed."""
+    from gradclip.conformance.cases import plan
+    from gradclip.conformance.guessed import guess
+
+    own = [one for one in specifications if one.kind == "object"]
+    if not own or options.ranks:
+        return None
+    operations = dict.fromkeys(case.operation for case in plan(options.dialects, options.select, options.vectors).cases)
+    if options.dialects and len(operations) < 2:
+        return None
+    found = {one.text: guess(one.name, one.on, operations) for one in own}
+    named = {text: operation for text, operation in found.items() if operation}
+    if len(set(named.values())) > 1:
+        received = ", ".join(f"{text}: {operation}" for text, operation in named.items())
+        raise ArgumentError("The targets are different clips.", received, "test each by itself, or name one --dialect for all.")
+    for text, operation in named.items():
+        print(
+            f"{text} is tested as {operation}, which its names fit best; --dialect names another.", file=sys.stderr, flush=True
+        )
+    return list(named.values())[:1] or None
 
 
 def _report(options: argparse.Namespace, made: Plan, specifications: list[Specification]) -> Report:

@@ -14,21 +14,20 @@ from types import ModuleType
 from typing import Any
 
 from gradclip.conformance.adapted import gradclip_target, native_target
+from gradclip.conformance.calling import parameters_of
 from gradclip.conformance.chosen import arrays_of
 from gradclip.conformance.function import function_target
+from gradclip.conformance.guessed import choice, likeliest
+from gradclip.conformance.located import check_name, no_file, no_function
 from gradclip.conformance.slots import makes_slot, slot_target
-from gradclip.conformance.target import OPERATIONS, dialect_of
+from gradclip.conformance.target import ARRAYS_OF, dialect_of
 from gradclip.core.errors import ArgumentError, shown
-from gradclip.core.spelling import did_you_mean, nearest
 from gradclip.natives.model import KERAS_BACKENDS
 
-__all__ = ["ARRAYS", "NATIVES", "Specification", "installed", "no_file", "no_function"]
+__all__ = ["ARRAYS", "NATIVES", "Specification", "installed"]
 
 ARRAYS = ("numpy", "torch", "tensorflow", "paddle", "jax")  #: frameworks for ``gradclip:``
 NATIVES = ("torch", "tensorflow", "paddle", "optax", "keras")
-_ARRAYS_OF = {"optax": "jax", "keras": "numpy"}  # dialect -> the framework of its arrays; Keras has several
-_MOST_NAMED = 6  # functions in an error
-_LONG = 100  # characters of a name in an error
 
 
 def _nothing() -> None:
@@ -71,6 +70,18 @@ class Specification:
             raise ArgumentError("This is not a target.", repr(text), hint)
         return cls(text, "object", name, on)
 
+    def check(self) -> None:
+        """Check that its file exists, and has the name; nothing is imported.
+
+        Raises:
+            ValueError: for a file that does not exist, and for a name that is nowhere in it.
+        """
+        if self.kind != "object":
+            return
+        if self.name.endswith(".py") and not Path(self.name).is_file():
+            raise no_file(self.name)
+        check_name(self.name, self.on)
+
     @property
     def environment(self) -> dict[str, str]:
         """The environment variables that its process needs."""
@@ -104,9 +115,8 @@ class Specification:
         if hasattr(found, "run") or hasattr(found, "claims") or not callable(found):
             return found
         if operation is None:
-            hint = f"name it by one --dialect: {', '.join(OPERATIONS)}."
-            raise ArgumentError("A function is tested against one operation.", self.text, hint)
-        own = _ARRAYS_OF.get(dialect_of(operation), dialect_of(operation))
+            raise choice(self.text, likeliest(self.on.rpartition(".")[2], list(parameters_of(found))))
+        own = ARRAYS_OF.get(dialect_of(operation), dialect_of(operation))
         likely = [arrays] if arrays else arrays_of(found, self.text, own)
         if makes_slot(found, operation):
             return slot_target(found, operation, likely[0])
@@ -124,9 +134,8 @@ class Specification:
             ValueError: for a file, a module or an object that does not exist.
         """
         if self.name.endswith(".py"):
+            self.check()
             path = Path(self.name).resolve()
-            if not path.is_file():
-                raise no_file(self.name)
             sys.path.append(str(path.parent))
             other = importlib.util.find_spec(path.stem)
             is_other = other is not None and other.origin != str(path)
@@ -143,7 +152,7 @@ class Specification:
                 found = importlib.import_module(self.name)
             except ModuleNotFoundError as error:
                 if f"{self.name}.".startswith(f"{error.name}."):  # not one that the module imports
-                    raise ArgumentError(f"There is no module {str(error.name)[:_LONG]}.", shown(self.text)) from None
+                    raise ArgumentError(f"There is no module {str(error.name)[:100]}.", shown(self.text)) from None
                 raise
         where = self.name
         for part in self.on.split("."):
@@ -163,24 +172,6 @@ class Specification:
         except TypeError as error:
             hint = f"name a method of an object: trainer = {kind.__name__}(...), and trainer.method as the target."
             raise ArgumentError(f"{kind.__name__} cannot be made without arguments.", f"{self.text} ({error})", hint) from error
-
-
-def no_file(name: str) -> ArgumentError:
-    """The error for a file that does not exist."""
-    path = Path(name)
-    near = nearest(path.name, [one.name for one in path.parent.glob("*.py")])
-    return ArgumentError(f"There is no file {name}.", "", did_you_mean([str(path.with_name(one)) for one in near]))
-
-
-def no_function(where: str, name: str, known: list[str]) -> ArgumentError:
-    """The error for a function that a file, a module or an object lacks: it names those that are there, the nearest first.
-
-    >>> str(no_function("mine.py", "clpi", ["train", "clip"]))
-    'mine.py has no function clpi; it has clip and train.'
-    """
-    *others, last = list(dict.fromkeys([*nearest(name, known), *known]))[:_MOST_NAMED] or [""]
-    has = f"; it has {', '.join(others)}{' and ' * bool(others)}{last}" if last else ""
-    return ArgumentError(f"{where} has no function {name}{has}.", "")
 
 
 def _functions(owner: Any) -> list[str]:

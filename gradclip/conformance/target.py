@@ -12,6 +12,7 @@ from gradclip.core.spelling import did_you_mean, nearest, same
 from gradclip.natives import OPERATIONS
 
 __all__ = [
+    "ARRAYS_OF",
     "DEFAULT_CLAIMS",
     "FEATURES",
     "MEMBERS",
@@ -27,6 +28,9 @@ __all__ = [
 ]
 
 _ALIASES: Mapping[str, str] = {"tf": "tensorflow", "pytorch": "torch", "jax": "optax"}
+
+#: dialect -> the framework of its arrays, where it has another name; Keras has several
+ARRAYS_OF: Mapping[str, str] = {"optax": "jax", "keras": "numpy"}
 
 #: feature -> what a target with the feature supports
 FEATURES: Mapping[str, str] = {
