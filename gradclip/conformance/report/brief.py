@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gradclip.conformance.report import text
 from gradclip.conformance.report.seen import RAISED
 from gradclip.conformance.report.text import Line
 from gradclip.conformance.report.view import MARKS, Case, Cell, Group, View
+from gradclip.core.errors import counted
 
 __all__ = ["MOST_LINES", "screen"]
 
 MOST_LINES = 40
 _TARGETS, _OPERATIONS, _CASES = 6, 4, 3  # the most that are shown of each
+_SMALL, _LARGE, _DIGITS = 1e-2, 1e3, 4  #: of ordinary numbers: the least, the greatest, and the most characters
 _WRONG = ("fail", "unexpected")
 
 
@@ -22,7 +25,8 @@ def screen(view: View, width: int) -> list[Line]:
     statuses = next((one for one in (_WRONG, *((name,) for name in text.ACCEPTED)) if view.kinds(*one)), _WRONG)
     head = [(f"gradclip conformance {view.report.suite_version}", "bold"), *_verdicts(view, width)]
     alone = len(view.targets) == 1
-    cases = [line for one in _telling(view, statuses)[:_CASES] for line in _case(*one, width, alone)]
+    telling = _telling(view, statuses)[:_CASES]
+    cases = [line for one in telling for line in _case(*one, _training(view, one[1]), width, alone)]
     parts = [_holds(view, width), [], [("The most telling cases", "bold"), *cases] if cases else []]
     foot: list[Line] = [("--all shows every operation and each kind of failure.", "")]
     room = MOST_LINES - len(head) - len(foot) - sum(map(len, parts)) - 2 - sum(map(bool, parts))
@@ -58,25 +62,28 @@ def _holds(view: View, width: int) -> list[Line]:
 
 def _kinds(view: View, statuses: Sequence[str], width: int, room: int) -> list[Line]:
     """As many kinds of failures as there is room for, each in two lines at most."""
-    kinds = view.kinds(*statuses)
+    kinds = view.main_kinds(*statuses)
+    hidden = len(view.kinds(*statuses)) - len(kinds)
     lines: list[Line] = [("What fails" if statuses is _WRONG else text.ACCEPTED[statuses[0]], "bold")]
     for i, kind in enumerate(kinds):
         found = list(text.kind_lines(kind, view, width))
         if len(found) > 2:
             found = [found[0], (_cut(f"{found[1][0]} …", width, always=True), found[1][1])]
-        left = len(kinds) - i - 1
+        left = len(kinds) + hidden - i - 1
         if len(lines) + len(found) + bool(left) > room:
-            lines.append((f"  and {left + 1} more kinds", ""))
+            lines.append((f"  and {counted(left + 1, 'more kind')}", ""))
             break
         lines += found
+    else:
+        lines += [(f"  and {counted(hidden, 'more kind')}", "")] * bool(hidden)
     return lines if kinds else []
 
 
 def _telling(view: View, statuses: Sequence[str]) -> list[tuple[Cell, Group, Case]]:
     """The failed cases, the most telling first: one of each kind in turn.
 
-    A case without a flag is plain arithmetic that is wrong: it comes first. Then cases with a finite right result, then the
-    kinds with the most cases. Of a kind the case with the shortest call comes first.
+    A case with ordinary numbers and few flags is plain arithmetic that is wrong: it comes first. Then cases with a finite right
+    result, then the kinds with the most cases. Of a kind the plainest case with the shortest call comes first.
     """
     kinds: dict[object, list[tuple[Cell, Group, Case]]] = {}
     for cell in view.cells.values():
@@ -86,10 +93,22 @@ def _telling(view: View, statuses: Sequence[str]) -> list[tuple[Cell, Group, Cas
                 few = group.cases[:1] if group.cause and group.cause.name == RAISED else group.cases
                 kinds.setdefault(key, []).extend((cell, group, case) for case in few)
     for found in kinds.values():
-        found.sort(key=lambda one: (not one[2].call, len(one[2].call)))
-    turns = sorted(kinds.values(), key=lambda found: (bool(found[0][1].effects), not _finite(found[0][2]), -len(found)))
+        found.sort(key=lambda one: (not one[2].call, *_oddness(*one[1:]), len(one[2].call)))
+    turns = sorted(kinds.values(), key=lambda found: (*_oddness(*found[0][1:]), not _finite(found[0][2]), -len(found)))
     most = max(map(len, turns), default=0)
     return [found[i] for i in range(most) for found in turns if i < len(found)]
+
+
+def _oddness(group: Group, case: Case) -> tuple[bool, int]:
+    """Whether a case has no call of ordinary numbers alone, and the number of its subjects."""
+    given = re.sub(r"\b[a-z]+\d+\b", "", case.call.partition("(")[2])  # without the dtypes
+    numbers = re.findall(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?|\binf\b|\bnan\b", given)
+    return not (case.call and all(_is_ordinary(number) for number in numbers)), len(group.effects)
+
+
+def _is_ordinary(number: str) -> bool:
+    """Whether a reader can check it at once: not zero, tiny, huge, infinite or NaN, and of few digits."""
+    return _SMALL <= float(number) <= _LARGE and len(number) <= _DIGITS
 
 
 def _finite(case: Case) -> bool:
@@ -97,12 +116,20 @@ def _finite(case: Case) -> bool:
     return bool(case.call) and any(not re.search(r"\b(an error|nan|inf)\b", expected) for expected in case.expected)
 
 
-def _case(cell: Cell, group: Group, case: Case, width: int, alone: bool) -> Iterator[Line]:
+def _training(view: View, group: Group) -> str:
+    """What the failure does to a training: of the group's subjects, the one that most failures of the same kind share."""
+    groups = [one for cell in view.cells.values() for one in cell.groups]
+    told = {effect.name: effect.training for one in groups for effect in one.effects if effect.training}
+    alike = [one for one in groups if (one.status, one.cause) == (group.status, group.cause)]
+    shared = Counter(effect.name for one in alike for effect in one.effects for _ in one.cases)
+    return told.get(max((effect.name for effect in group.effects), key=shared.__getitem__, default=""), "")
+
+
+def _case(cell: Cell, group: Group, case: Case, training: str, width: int, alone: bool) -> Iterator[Line]:
     """At most five lines: the case, the call, what is right, what came, and what that does to a training."""
     title = f": {case.title}" if case.title else ""
     target = "" if alone else f"{cell.target}: "
     yield _cut(f"  {MARKS[group.status]} {target}{cell.operation}/{case.name}{title}", width), text.STYLES[group.status]
-    training = next(filter(None, (effect.training for effect in group.effects)), "")
     said = (
         ("called", case.call),
         ("expected", next(iter(case.expected), "")),

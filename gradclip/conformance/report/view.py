@@ -15,6 +15,7 @@ from gradclip.conformance.report import words
 from gradclip.conformance.report.causes import causes
 from gradclip.conformance.report.seen import RAISED, Seen, seen
 from gradclip.conformance.result import REASONS, STATUSES, Report, Result
+from gradclip.core.errors import counted
 
 __all__ = ["MARKS", "Case", "Cell", "Effect", "Group", "Kind", "View", "explained", "view"]
 
@@ -117,15 +118,21 @@ class View:
         kinds = [_kind(*key, members) for key, members in found.items()]
         return sorted(kinds, key=lambda kind: (statuses.index(kind.status), self.targets.index(kind.target), -kind.count))
 
+    def main_kinds(self, *statuses: str) -> list[Kind]:
+        """The kinds; of a target that raises nearly everywhere only its exceptions: the rest follows from them."""
+        raising = {target for target in self.targets if self.nearly_all(target)}
+        return [kind for kind in self.kinds(*statuses) if kind.target not in raising or kind.names[0] == RAISED]
+
     def nearly_all(self, target: str) -> tuple[str, int] | None:
-        """The exception that is nearly all that is wrong with a target, and the number of its cases."""
+        """The exceptions that are nearly all that is wrong with a target, and the number of their cases."""
         counts = self.report.counts(target)
         claimed = sum(counts.values()) - counts["unclaimed"]
-        for kind in self.kinds("fail"):
-            most = max(_MOSTLY * counts["fail"], claimed / 2)
-            if kind.target == target and kind.names[0] == RAISED and kind.count > 1 and most <= kind.count:
-                return kind.explanation, kind.count
-        return None
+        raised = [kind for kind in self.kinds("fail") if kind.target == target and kind.names[0] == RAISED]
+        count = sum(kind.count for kind in raised)
+        if count < 2 or count < max(_MOSTLY * counts["fail"], claimed / 2):
+            return None
+        others = f", and {counted(len(raised) - 1, 'other exception')}" if len(raised) > 1 else ""
+        return f"{raised[0].explanation}{others}", count
 
     def made_of(self, target: str) -> str:
         """Its versions, its device, and how long it took."""
@@ -186,8 +193,8 @@ def _names(group: Group) -> tuple[str, ...]:
 
 
 def _plain(error: str) -> str:
-    """The text of an exception without its numbers, which differ from case to case."""
-    return re.sub(r"\d+", "0", error)
+    """The text of an exception without what differs from case to case: its numbers, and what is in brackets."""
+    return re.sub(r"\d+", "0", re.sub(r"[\[({].*[\])}]", "()", error, flags=re.DOTALL))
 
 
 def _kind(target: str, status: str, names: tuple[str, ...], members: Sequence[tuple[Cell, Group]]) -> Kind:

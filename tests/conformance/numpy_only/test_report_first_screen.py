@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+from typing import Any
 
 import pytest
 from conformance.sample_report import CHECKS, FILES, NORM, report, sample
@@ -65,6 +66,37 @@ def test_plain_arithmetic_that_is_wrong_comes_first() -> None:
     plain = Result("my_clip", NORM, f"{NORM}/A1", "vector", "fail", "raised", "raised ValueError: no")
     shown = screen(view(dataclasses.replace(report(), results=[*report().results, plain]), FILES, CHECKS))
     assert f"{NORM}/A1" in shown[shown.index("The most telling cases") + 1]
+
+
+def failure(case: str, reason: str, message: str = "", **outcome: Any) -> Result:
+    """Return a failed result of the sample's vectors."""
+    return Result("my_clip", NORM, f"{NORM}/{case}", "vector", "fail", reason, message, **outcome)
+
+
+def of(*results: Result) -> View:
+    return view(dataclasses.replace(report(), targets={"my_clip": {}}, results=list(results)), FILES, CHECKS)
+
+
+def test_ordinary_numbers_come_before_extreme_ones_of_more_cases() -> None:
+    extreme = [failure(case, "hung", flags=("Overflow",)) for case in ("H1", "H2")]
+    shown = screen(of(*extreme, failure("A1", "garbage")))
+    assert f"{NORM}/A1" in shown[shown.index("The most telling cases") + 1]
+
+
+def test_a_clip_that_raises_nearly_everywhere_has_that_as_its_headline() -> None:
+    said = ["ValueError: cannot clip [3.0]", "ValueError: cannot clip [4.0, inf]", "TypeError: no"]
+    raised = [failure(case, "raised", f"raised {one}") for case, one in zip(("A1", "H1", "H2"), said, strict=True)]
+    shown = screen(of(*raised, failure("E4", "hung")), 110)
+    headline = "✗ my_clip does not conform: it raises ValueError: cannot clip [3.0], and 1 other exception (3 of 4 "
+    assert shown[1].startswith(headline)
+    start = shown.index("What fails")
+    assert shown[start + 1 : start + 4] == [
+        "  ✗   2  raised: ValueError: cannot clip [3.0]",
+        "  ✗   1  raised: TypeError: no",
+        "  and 1 more kind",
+    ]
+    mostly = screen(of(*raised[:1], failure("E4", "hung"), failure("H1", "garbage")))
+    assert mostly[1] == "✗ my_clip does not conform: of 3 claimed cases 3 fail."
 
 
 def printed(of: View, **options: bool) -> str:
