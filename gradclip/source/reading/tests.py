@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.rounds import Condition
 from gradclip.source.reading import measures
-from gradclip.source.reading.values import Constant, Formula, Value, atoms, marks
+from gradclip.source.reading.values import Constant, Formula, Gradients, Value, atoms, marks
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
@@ -63,6 +63,8 @@ def _compared(machine: Machine, node: ast.Compare) -> Formula:
     ):
         is_none = right.value is None
         there = Formula(("truth", *left.token), said, text=text)
+        if is_none and isinstance(left, Gradients):  # those that are None are of no interest
+            there = Formula(("always", True), text=text)
         if is_none and isinstance(left, Constant):
             there = Formula(("always", left.value is not None), text=text)
         return Formula(op="not", parts=(there,)) if is_none and op in (ast.Is, ast.Eq) else there
