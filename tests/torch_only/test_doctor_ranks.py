@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 
 import pages
+import pytest
 from launched import TIME_LIMIT
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
+@pytest.mark.needs("has_total_norm")
 def test_the_clip_of_bloom_176b(tmp_path: Path) -> None:
     """Process 1 does not clip its replicas; the README shows what the doctor says of it."""
     shutil.copy(Path(__file__).with_name("bloom.py"), tmp_path)

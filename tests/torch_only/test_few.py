@@ -14,6 +14,7 @@ from benchmarked import walk
 
 import gradclip
 from gradclip.backends.torch import slot as step
+from gradclip.backends.torch import versions
 from gradclip.backends.torch.slot import fused
 from gradclip.dialects import keras, optax, tensorflow
 from gradclip.dialects import torch as dialect
@@ -162,4 +163,5 @@ def test_a_step_of_few_calls() -> None:
         return gradclip.clipped(torch.optim.SGD(ps, lr=1.0), RULES["torch"]).step
 
     assert "clip_few" in {name for _, name in walk.counted(prepare)}
-    assert walk.summed(walk.counted(prepare)).calls <= 38
+    # PyTorch 2.4 does not tell whether it compiles: three questions take its place
+    assert walk.summed(walk.counted(prepare)).calls <= (38 if versions.traces else 44)

@@ -60,6 +60,7 @@ def test_a_pointer_may_be_that_of_an_object(monkeypatch: pytest.MonkeyPatch) -> 
     assert torch.allclose(torch.stack([x, y]), torch.full((2, 16), 0.25))
 
 
+@pytest.mark.needs("compiles")
 @pytest.mark.parametrize(
     ("size", "in_place", "second"),
     [(16, True, lambda x: x.view(2, -1)), (1 << 19, True, torch.detach), (16, False, torch.detach)],
@@ -84,6 +85,7 @@ def test_one_memory_is_refused_in_a_compiled_function(
     assert float(compiled(x, apart)) == pytest.approx((2 * size) ** 0.5)
 
 
+@pytest.mark.needs("compiles")
 def test_some_elements_are_not_written_in_a_compiled_function() -> None:
     def clipped(x: torch.Tensor, y: torch.Tensor) -> Any:
         return gradclip.clip_([x, y], HALF).norm
@@ -98,6 +100,7 @@ def test_some_elements_are_not_written_in_a_compiled_function() -> None:
     assert torch.allclose(x, torch.full((16,), 0.5, dtype=torch.float64))
 
 
+@pytest.mark.needs("compiles")
 def test_a_program_for_separate_tensors_runs_on_views_of_one_memory() -> None:
     """Torch's guards compare objects: to refuse here, each call would have to test the memory. docs/slots.md says so."""
 
@@ -117,6 +120,7 @@ def test_a_program_for_separate_tensors_runs_on_views_of_one_memory() -> None:
         del sys.modules["imported_in_between"]
 
 
+@pytest.mark.needs("compiles")
 def test_the_test_for_shared_memory_costs_a_program_nothing() -> None:
     graphs: list[torch.fx.GraphModule] = []
 

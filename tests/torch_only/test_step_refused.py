@@ -166,6 +166,7 @@ def test_a_closure() -> None:
     assert ulps(weight.detach().numpy(), [-1.2, -1.6], "float32") <= 4
 
 
+@pytest.mark.needs("names_parameters")
 def test_error_if_nonfinite() -> None:
     ps = parameters()
     optimizer = gradclip.clipped(torch.optim.SGD(ps, lr=1.0, fused=True), dialect.clip_grad_norm(1.0, error_if_nonfinite=True))

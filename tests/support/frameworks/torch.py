@@ -19,6 +19,8 @@ class TorchFramework(Framework):
     compiles = release(torch.__version__) >= [2, 5]  # before 2.5, torch.compile breaks the graph at gradclip
     compiles_all = release(torch.__version__) >= [2, 7]  # docs/versions.md has what torch 2.5 and 2.6 cannot compile
     names_parameters = release(torch.__version__) >= [2, 6]  # from 2.6 on, optimizers know their parameters' names
+    stops_compiling = hasattr(torch.compiler, "set_stance")  # from 2.6 on, compiled code can run eagerly
+    has_total_norm = hasattr(torch.nn.utils, "get_total_norm")  # with it came the warning of an empty generator
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     mutable = True
     holds_gradients = True
