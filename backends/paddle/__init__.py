@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-_FOLDERS = [os.path.dirname(tracing.__file__), *map(os.path.dirname, __path__)]
+_FOLDERS = [os.path.dirname(os.path.dirname(tracing.__file__)), *map(os.path.dirname, __path__)]  # all rooms of gradclip
 versions.run_between_programs(tracing.MARKED, [*_FOLDERS, *map(os.path.realpath, _FOLDERS)])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from paddle_programs import run, static_mode
 from rules import kinds
 
 import gradclip
+import gradclip.backends.paddle as paddle_backend
 from gradclip.backends.paddle import program
 from gradclip.dialects import optax, tensorflow, torch
 from gradclip.dialects import paddle as paddle_dialect
@@ -281,3 +283,11 @@ def check_the_default_mode() -> None:
         assert ulps(first.numpy(), 1 + np.array([6.0, 8.0]) / 26, "float32") <= 4
         assert (second.tolist(), float(norm)) == ([24.0], 26.0)
         assert ulps(paddle.jit.to_static(by_a_tensor)(a, b).numpy(), np.array([3.0, 4.0]) / 13, "float32") <= 4
+
+
+def test_to_static_reads_no_file_of_gradclip() -> None:
+    """In its default mode it would translate them, which in Paddle 3.0 does not end for some."""
+    files = {name: str(x.__file__) for name, x in sys.modules.items() if name.partition(".")[0] == "gradclip" and x.__file__}
+    read = {name for name, file in files.items() if not file.startswith(tuple(paddle_backend._FOLDERS))}
+    assert read == set()
+    assert {"gradclip.dropins.torch", "gradclip.steps.step", "gradclip.backends.paddle"} <= files.keys()
