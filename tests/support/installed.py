@@ -31,11 +31,22 @@ class Installed:
             for found in _closure(Requirement(wanted), set()):
                 self.names.add(found.name.lower())
                 _link(found, site)
+        script = self.python.with_name("gradclip")
+        script.write_text(f"#!{self.python}\nimport sys\nfrom gradclip.commands.cli import main\nsys.exit(main())\n")
+        script.chmod(0o755)
 
     def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run ``python WORDS`` in the folder."""
+        return self._run([str(self.python), "-P", *words], variables)
+
+    def shell(self, line: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a line that a reader pastes into a shell, in the folder: ``python`` and ``gradclip`` are those installed here."""
+        path = os.pathsep.join((str(self.python.parent), os.environ["PATH"]))
+        return self._run(["sh", "-c", line], {"PATH": path, **variables})
+
+    def _run(self, command: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
         hidden = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-        command, env = [str(self.python), "-P", *words], {**hidden, "COLUMNS": "80", **variables}
+        env = {**hidden, "COLUMNS": "80", **variables}
         return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=TIME_LIMIT, env=env)
 
     def blocks(self, text: str) -> None:

@@ -14,6 +14,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+import consoles
 import pytest
 from conformance import javascript
 from launched import TIME_LIMIT
@@ -24,8 +25,6 @@ ROOT = Path(__file__).parents[3]
 GUIDE = ROOT / "docs" / "conformance.md"
 EXAMPLES = ("examples/in_house_clip/clip.py", "examples/in_house_clip/clip_fixed.py", "examples/javascript/check_clip.js")
 
-CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"`([\w.]+)`:\n\n```(?:python|json)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 VARYING = re.compile(r"(?<= )\d+\.\d+ ?s\b|(?<=numpy )\d[\d.]+|(?<=mlx )\d[\d.]+|^=+|=+$", re.MULTILINE)
 
@@ -38,12 +37,6 @@ def features() -> str:
     rows = [f"| {', '.join(dtypes)} | gradients of that dtype |\n"]
     rows += [f"| `{name}` | {meaning} |\n" for name, meaning in FEATURES.items() if f"`{name}`" not in dtypes]
     return "".join(["| feature | the target supports |\n| --- | --- |\n", *rows])
-
-
-def commands(block: str) -> list[tuple[str, str]]:
-    """Return each command of a console block, with its output."""
-    _, *parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
-    return list(zip(parts[::2], parts[1::2], strict=True))
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -65,8 +58,7 @@ def prepared(folder: Path) -> Path:
     for example in EXAMPLES:
         shutil.copy(ROOT / example, folder)
     javascript.install(folder / "bin")
-    for name, text in FILE.findall(GUIDE.read_text(encoding="utf-8")):
-        (folder / name).write_text(text, encoding="utf-8")
+    consoles.write(GUIDE.read_text(encoding="utf-8"), folder)
     return folder
 
 
@@ -76,13 +68,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 TEXT = GUIDE.read_text(encoding="utf-8")
-COMMANDS = [pair for block in CONSOLE.findall(TEXT) for pair in commands(block)]
+COMMANDS = consoles.commands(TEXT)
+
+
+def masked(text: str) -> str:
+    return VARYING.sub("0", text)
 
 
 def test_the_commands_of_the_guide_print_what_the_guide_says(folder: Path) -> None:
     """In one test, because some commands read what an earlier one writes."""
     for command, printed in COMMANDS:
-        assert VARYING.sub("0", output(command, folder)) == VARYING.sub("0", printed), command
+        assert masked(output(command, folder)) == masked(printed), command
 
 
 def test_the_guide_has_every_feature() -> None:
@@ -91,7 +87,7 @@ def test_the_guide_has_every_feature() -> None:
 
 def test_the_python_of_the_guide_runs(folder: Path) -> None:
     """The blocks that are not files run in order, as if typed."""
-    files = {text for _, text in FILE.findall(TEXT)}
+    files = {text for _, text in consoles.FILE.findall(TEXT)}
     typed = [block for block in PYTHON.findall(TEXT) if block not in files]
     assert typed
     command = [sys.executable, "-c", "\n".join(typed)]
@@ -102,12 +98,8 @@ def test_the_python_of_the_guide_runs(folder: Path) -> None:
 def renewed(text: str, folder: Path) -> str:
     """Return the guide with the output of its commands in a folder; keep output that differs only in times and versions."""
 
-    def one(command: str, printed: str) -> str:
-        now = output(command, folder)
-        return f"$ {command}\n{printed if VARYING.sub('0', now) == VARYING.sub('0', printed) else now}"
-
     text = TABLE.sub(features().replace("\\", r"\\"), text)
-    return CONSOLE.sub(lambda block: f"```console\n{''.join(one(*pair) for pair in commands(block[1]))}```", text)
+    return consoles.renewed(text, lambda command: output(command, folder), lambda now, printed: masked(now) == masked(printed))
 
 
 def test_the_guide_can_be_renewed(tmp_path: Path) -> None:
