@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from importlib import util
 
-from gradclip.commands.common import print_json
-from gradclip.commands.demo_runs import UsageError, run
+from gradclip.commands.common import print_json, require
+from gradclip.commands.demo_runs import run
 from gradclip.core.errors import shown
 
 __all__ = ["main"]
@@ -19,7 +18,6 @@ all frameworks clip to the same numbers.
 EPILOG = "exit status: 0 if all agree; 1 if not; 2 for wrong usage"
 _STEPS = 300
 _MOST_STEPS = 3000  # later the gradients vanish, and rounding dominates
-_NEEDED = {"numpy": "numpy", "sklearn": "scikit-learn", "rich": "rich"}  # module -> name to install
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -40,7 +38,7 @@ def _steps(value: str) -> int:
 def main(options: argparse.Namespace) -> int:
     """Run the command."""
     names = None if options.frameworks is None else [name.strip() for name in options.frameworks.split(",")]
-    _require()
+    require("demo", "demo", "numpy", "rich", "sklearn")
     from gradclip.commands import demo_report  # after the check: it needs rich
 
     with demo_report.Shown() as progress:
@@ -50,15 +48,3 @@ def main(options: argparse.Namespace) -> int:
     else:
         demo_report.show(outcome)
     return 0 if outcome.good else 1
-
-
-def _require() -> None:
-    """Raise if a package that the demo needs is missing.
-
-    Raises:
-        UsageError: with the command to install it.
-    """
-    missing = [name for module, name in _NEEDED.items() if util.find_spec(module) is None]
-    if missing:
-        what = f"The demo needs {' and '.join(missing)}."
-        raise UsageError(what, f"not installed: {', '.join(missing)}", f"python -m pip install {' '.join(missing)}")

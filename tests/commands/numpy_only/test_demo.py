@@ -184,11 +184,7 @@ def test_a_missing_package_ends_with_2_and_the_command_that_installs_it(
     find = util.find_spec
     monkeypatch.setattr(util, "find_spec", lambda name: None if name in ("rich", "sklearn") else find(name))
     assert cli.main(["demo"]) == 2
-    assert capsys.readouterr().err == (
-        "The demo needs scikit-learn and rich.\n"
-        "Received: not installed: scikit-learn, rich\n"
-        "Hint: python -m pip install scikit-learn rich\n"
-    )
+    assert capsys.readouterr().err == "gradclip demo needs rich and sklearn: python -m pip install 'gradclip[demo]'\n"
 
 
 def test_all_installed_frameworks_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,5 +50,5 @@ def test_one_command_makes_the_readmes_install_from_the_index(tmp_path: Path) ->
     for page in release.READMES:
         before, after = ((folder / page).read_text(encoding="utf-8") for folder in (ROOT, tmp_path))
         changed = [pair for pair in zip(before.splitlines(), after.splitlines(), strict=True) if len(set(pair)) == 2]
-        assert [old.partition("#")[0] for old, _ in changed] == ["    pip install '.[torch,migrate,demo]'  "]
-        assert [new.partition("#")[0] for _, new in changed] == ["    pip install 'gradclip[torch,migrate,demo]'  "]
+        assert [old.partition("#")[0] for old, _ in changed] == ["    pip install '.[torch,tools]'  "]
+        assert [new.partition("#")[0] for _, new in changed] == ["    pip install 'gradclip[torch,tools]'  "]
