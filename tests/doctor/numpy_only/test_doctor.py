@@ -170,7 +170,7 @@ def test_what_is_no_mistake_is_a_line() -> None:
     assert diagnosis([*RIGHT, *UNCLIPPED]).notes == ["Not clipped: SGD (train.py:3), beside an optimizer that is clipped."]
     (note,) = diagnosis([SCALED, replace(CLIP, limit=0.19), STEP] * 3).notes
     assert note == "No limit is judged at train.py:2: the norms there change once GM107 is mended."
-    small = [BACKWARD, replace(CLIP, limit=0.19), replace(STEP, name="AdamW")] * 3
+    small = [BACKWARD, replace(CLIP, limit=0.19), replace(STEP, text="AdamW")] * 3
     told = diagnosis(small)
     said = "the limit was 0.19, and the norms were from 2 to 2: no smaller learning rate with AdamW"
     assert (told.findings, told.notes) == ([], [f"At train.py:2 {said}, whose steps are as long at any scale."])
