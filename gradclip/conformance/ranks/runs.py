@@ -1,4 +1,8 @@
-"""A target on several ranks, each a process. After a deadlock or a crash new processes go on with the next vector."""
+"""A target on several ranks, each a process. After a deadlock or a crash new processes go on with the next vector.
+
+A deadlock shows only in its time limit. So new processes go on beside ranks that are late, and several deadlocks are waited
+for at the same time.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
@@ -29,6 +33,8 @@ __all__ = ["run_on_ranks"]
 
 _STARTING = 300.0  # seconds for the import of the framework
 _GRACE = 5.0  # seconds for the other ranks after one has failed
+_PATIENCE = 2.0  # seconds in which ranks answer that do not wait for each other; then the next vector begins beside them
+_LATE = 4  # groups that are waited for beside
 _METHOD = "forkserver" if sys.platform == "linux" else "spawn"  # Windows has no fork, and on macOS it is not safe
 _OPTIONAL = ("norm_type", "shards", "group")  # the features that a function's signature shows; it has all others
 
@@ -39,6 +45,7 @@ class Group:
     def __init__(self, tasks: Sequence[Message], folder: Path) -> None:
         self._logs = [folder / f"{rank}.log" for rank in range(len(tasks))]
         self._ended: dict[int, Message] = {}
+        self._found: dict[int, Message] = {}  #: the answers to the last order
         with _starting() as context:
             pipes = [context.Pipe() for _ in tasks]
             self._pipes = [ours for ours, _ in pipes]
@@ -50,13 +57,17 @@ class Group:
 
     def ask(self, order: Message) -> None:
         """Give the same order to all ranks."""
+        self._found = dict(self._ended)
         for pipe in self._pipes:
             with suppress(OSError):  # it has ended, as its answer will say
                 pipe.send(order)
 
     def answers(self, seconds: float) -> dict[int, Message]:
-        """The answer of each rank. Those that do not answer in time are left out; one that has ended answers "end"."""
-        found, deadline = dict(self._ended), time.monotonic() + seconds
+        """The answer of each rank. Those that do not answer in time are left out; one that has ended answers "end".
+
+        A second call waits on for those that were left out.
+        """
+        found, deadline = self._found, time.monotonic() + seconds
         while len(found) < len(self._pipes):
             waited = [pipe for rank, pipe in enumerate(self._pipes) if rank not in found]
             ready = connection.wait(waited, max(0.0, deadline - time.monotonic()))
@@ -103,6 +114,15 @@ def _starting() -> Iterator[Any]:
         os.environ.update(before)
 
 
+@dataclass(frozen=True)
+class _Late:
+    """Ranks that have not answered yet."""
+
+    at: int  #: the case
+    group: Group
+    until: float  #: when its time is over
+
+
 @dataclass
 class RankRun(Run):
     """The groups of one target, in turn."""
@@ -112,6 +132,7 @@ class RankRun(Run):
     _group: Group | None = None
     _renewed: int = 0  #: the number of the ranks' process group, which is new after an error
     _crashes: int = 0
+    _late: list[_Late] = field(default_factory=list)  #: in the order of their cases
 
     def __call__(self) -> None:
         begun = time.perf_counter()
@@ -125,8 +146,12 @@ class RankRun(Run):
                     self.done += 1
                     self.changed(self)
                 self._close()
+                while self._late:
+                    self._await()
         finally:
             self._close()
+            for one in self._late:
+                one.group.close()
         self.ended = True
         self.entry["seconds"] = time.perf_counter() - begun
         self.changed(self)
@@ -164,13 +189,37 @@ class RankRun(Run):
             return
         assert self._group is not None
         self._group.ask({"case": self.at, "group": self._renewed})
-        found = self._group.answers(self.task.seconds)
+        begun = time.monotonic()
+        found = self._group.answers(min(_PATIENCE, self.task.seconds))
+        if len(found) < self.size:
+            if not any(message.keys() & {"end", "raised"} for message in found.values()):
+                self._go_on(begun + self.task.seconds)
+                return
+            found = self._group.answers(_GRACE)
         self.results.append(self._judged(case, _finding(found, self.size, self.task.seconds)))
         if len(found) < self.size or any("end" in message for message in found.values()):
             self._crashes += 1
             self._close()
         elif any("raised" in message for message in found.values()):
             self._renewed += 1
+
+    def _go_on(self, until: float) -> None:
+        """Leave the ranks to themselves, and begin anew beside them."""
+        assert self._group is not None
+        self._late.append(_Late(self.at, self._group, until))
+        self._group = None
+        self._crashes += 1
+        if len(self._late) > _LATE:
+            self._await()
+
+    def _await(self) -> None:
+        """Take what has come of the case that has waited longest: the results of all before it are there."""
+        one = self._late[0]
+        found = one.group.answers(max(0.0, one.until - time.monotonic()))
+        one.group.close()
+        del self._late[0]
+        case = self.task.plan.cases[one.at]
+        self.results.insert(one.at, self._judged(case, _finding(found, self.size, self.task.seconds)))
 
 
 def _finding(found: dict[int, Message], size: int, seconds: float) -> Finding:

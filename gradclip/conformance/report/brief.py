@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -21,7 +22,7 @@ _WRONG = ("fail", "unexpected")
 
 
 def screen(view: View, width: int) -> list[Line]:
-    """At most ``MOST_LINES`` lines; a line that is too long is cut."""
+    """At most ``MOST_LINES`` lines; numbers and names that are too long are cut."""
     statuses = next((one for one in (_WRONG, *((name,) for name in text.ACCEPTED)) if view.kinds(*one)), _WRONG)
     head = [(f"gradclip conformance {view.report.suite_version}", "bold"), *_verdicts(view, width)]
     alone = len(view.targets) == 1
@@ -126,7 +127,7 @@ def _training(view: View, group: Group) -> str:
 
 
 def _case(cell: Cell, group: Group, case: Case, training: str, width: int, alone: bool) -> Iterator[Line]:
-    """At most five lines: the case, the call, what is right, what came, and what that does to a training."""
+    """The case, the call, what is right and what came, each in a line; and what that does to a training, in full."""
     title = f": {case.title}" if case.title else ""
     target = "" if alone else f"{cell.target}: "
     yield _cut(f"  {MARKS[group.status]} {target}{cell.operation}/{case.name}{title}", width), text.STYLES[group.status]
@@ -134,11 +135,12 @@ def _case(cell: Cell, group: Group, case: Case, training: str, width: int, alone
         ("called", case.call),
         ("expected", next(iter(case.expected), "")),
         ("got", case.got or case.message),
-        ("training", training),
     )
     for label, what in said:
         if what:
             yield _cut(f"    {label:<10}{' '.join(what.split())}", width), ""
+    for line in textwrap.wrap(training, width, initial_indent=f"    {'training':<10}", subsequent_indent=" " * 14):
+        yield line, ""
 
 
 def _cut(line: str, width: int, always: bool = False) -> str:
