@@ -17,12 +17,12 @@ from gradclip.steps.advice.divergence import diverged_at
 from gradclip.steps.advice.optimizers import is_scale_invariant
 from gradclip.steps.monitor.text import short
 
-__all__ = ["advised", "found", "notes"]
+__all__ = ["ALIKE", "advised", "found", "notes"]
 
 _NEVER = 50.0  #: the limit is so many times the largest norm
 _ALWAYS = 0.1  #: the coefficient in each step
 _FEW_NAMES = 3
-_ALIKE = 1e-3  #: the relative difference of a norm on two processes
+ALIKE = 1e-3  #: the relative difference of a norm on two processes
 
 
 def found(run: Run, ranks: Mapping[int, Sequence[float]]) -> Iterator[Found]:
@@ -100,7 +100,7 @@ def _of_ranks(run: Run, ranks: Mapping[int, Sequence[float]]) -> Iterator[Found]
             yield Found("GD303", where, f"process 0 clipped {len(clips)} times, process {rank} {len(norms)} times")
             return
         for clip, norm in zip(clips, norms, strict=True):
-            if abs(clip.returned - norm) > _ALIKE * max(clip.returned, norm):
+            if abs(clip.returned - norm) > ALIKE * max(clip.returned, norm):
                 text = f"process 0 measured {short(clip.returned)}, process {rank} measured {short(norm)}"
                 yield Found("GD303", clip.where, text)
                 return

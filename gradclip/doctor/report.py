@@ -13,6 +13,7 @@ from gradclip.core.errors import more
 from gradclip.doctor.events import Clip, Step, Unwatched
 from gradclip.doctor.findings import Diagnosis, Finding, diagnosis
 from gradclip.doctor.hints import hint
+from gradclip.doctor.of_run import ALIKE
 from gradclip.doctor.places import Place
 from gradclip.doctor.program import Ended
 from gradclip.doctor.recorder import Recorder
@@ -113,6 +114,7 @@ class Report:
             yield from ("", *_finding_lines(finding))
         tail = [
             *self._fault(),
+            *self._compared(),
             *self._eagerly(),
             *self._times(),
             *self.diagnosis.notes,
@@ -134,6 +136,17 @@ class Report:
             after = f"after step {len(self.rounds)}" if self.rounds else "before the first step"
             yield f"The watch failed {after} ({fault.where}): {fault.error} ({fault.inside} of gradclip)."
             yield "The script ran on as without the doctor, unwatched. It is a fault of gradclip: please report it."
+
+    def _compared(self) -> Iterator[str]:
+        """How well the norms of several processes agree, if no finding says that they do not."""
+        ranks = self.recorder.ranks
+        mine = [x.returned for x in self.recorder.events if isinstance(x, Clip) and not x.only_measures]
+        pairs = [pair for theirs in ranks.values() for pair in zip(mine, theirs, strict=False) if any(map(math.isfinite, pair))]
+        apart = [abs(one - other) / max(one, other) for one, other in pairs if one != other]
+        if not ranks or not all(x <= ALIKE for x in apart) or any(len(theirs) != len(mine) for theirs in ranks.values()):
+            return
+        equal = f"equal to 1e{math.ceil(math.log10(max(apart)))}" if apart else "equal to the last bit"
+        yield f"On {len(ranks) + 1} processes: {_count(len(mine), 'norm')}{f', {equal}' if pairs else ''}."
 
     def _eagerly(self) -> Iterator[str]:
         if ran := self.recorder.ran_eagerly:

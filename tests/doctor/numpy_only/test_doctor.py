@@ -232,6 +232,21 @@ def test_what_only_other_processes_do_wrong() -> None:
     assert diagnosis([BACKWARD, CLIP, WRITE, STEP], others=others).findings == wrong, "it is said once"
 
 
+def test_what_was_compared_is_said() -> None:
+    for theirs, said in (
+        ([2.0], "On 3 processes: 1 norm, equal to 1e-8."),
+        ([2.0 + 3e-8], "On 3 processes: 1 norm, equal to 1e-7."),
+        ([math.nan], ""),
+        ([2.5], ""),
+        ([], ""),
+    ):
+        recorder = Recorder(1)
+        recorder.events += RIGHT
+        recorder.ranks |= {1: [2.0 + 1e-8], 2: theirs}
+        text = str(Report(Ended("ended"), recorder))
+        assert (f"\n{said}\n" in f"{text}\n") if said else ("On 3 processes" not in text)
+
+
 def test_an_optimizer_takes_only_its_own_events() -> None:
     other = Backward(where=at(7), params=OTHER)
     found = rounds([other, BACKWARD, CLIP, STEP, replace(STEP, params=OTHER, optimizer=7)])
