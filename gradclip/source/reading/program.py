@@ -62,7 +62,7 @@ class File:
         self._matters: dict[int, bool] = {}
         self._leaves: dict[int, bool] = {}
         self._shown: dict[int, str] = {}
-        self._told: dict[int, frozenset[str]] = {}
+        self._told: dict[tuple[str, int], bool] = {}
         self.keys: dict[tuple[object, ...], int] = {}  #: the identities of what is computed
         self.alone: Any = None  #: what the file shows by itself
         self.zeros: set[str] = set()  #: the settings with a default of 0
@@ -143,20 +143,29 @@ class File:
     def _events(self) -> frozenset[str]:
         return frozenset(_VALUES if _OF_VALUES.search(self.text) else EVENTS)
 
-    @property
+    @cached_property
     def telling(self) -> frozenset[str]:
         """The names of functions and classes that have events, directly or by calls."""
-        return self._telling(_IMPORTS)
+        return frozenset(x for x in {*self._calls, *self._imported} if self._tells(x, _IMPORTS))
 
-    def _telling(self, depth: int) -> frozenset[str]:
-        """The same, with so many imports after each other: files may import each other."""
-        if depth not in self._told:
-            imported = self._imported(depth)
-            telling = {name for name, names in self._calls.items() if not names.isdisjoint(self._events | imported)}
-            while more := {x for x, names in self._calls.items() if x not in telling and not names.isdisjoint(telling)}:
-                telling |= more
-            self._told[depth] = frozenset(telling | imported)
-        return self._told[depth]
+    def _tells(self, name: str, depth: int) -> bool:
+        """The same of one name, through so many files after each other: files may import each other."""
+        if (name, depth) not in self._told:
+            names, pending = {name}, [name]
+            while pending:
+                more = self._calls.get(pending.pop(), set()) - names
+                names |= more
+                pending += more
+            self._told[name, depth] = not self._events.isdisjoint(names - {name}) or any(
+                self._comes_telling(x, depth) for x in sorted(names & self._imported.keys())
+            )
+        return self._told[name, depth]
+
+    def _comes_telling(self, name: str, depth: int) -> bool:
+        """Whether an imported name has events in its own file."""
+        module, inner = self._imported[name]
+        other = self.other(module) if depth else None
+        return other is not None and other._tells(inner, depth - 1)
 
     @cached_property
     def _calls(self) -> dict[str, set[str]]:
@@ -191,16 +200,11 @@ class File:
         self.matters(node)
         return self._leaves.get(id(node), False)
 
-    def _imported(self, depth: int) -> frozenset[str]:
-        """The names from other files of the project that have events."""
-        found: set[str] = set()
-        for node in self.nodes if self._follow is not None and depth else ():
-            if isinstance(node, ast.ImportFrom):
-                other = self.other("." * node.level + (node.module or ""))
-                if other is not None:
-                    told = other._telling(depth - 1)
-                    found.update(x.asname or x.name for x in node.names if x.name in told)
-        return frozenset(found)
+    @cached_property
+    def _imported(self) -> dict[str, tuple[str, str]]:
+        """The names that the source imports from files, with the module and their name there."""
+        froms = (x for x in self.nodes if isinstance(x, ast.ImportFrom)) if self._follow is not None else ()
+        return {y.asname or y.name: ("." * x.level + (x.module or ""), y.name) for x in froms for y in x.names}
 
     def other(self, module: str) -> File | None:
         """Another file of the project."""
