@@ -64,8 +64,6 @@ _is_tracing = getattr(_C, "_is_tracing", torch.jit.is_tracing)
 traces = _RELEASE >= (2, 5)
 _ops = getattr(torch, "_ops", None)
 _before_dispatch = getattr(_ops, "_len_torch_dispatch_stack_pre_dispatch", lambda: 1)  # unknown: nothing is read
-#: whether ``make_fx(pre_dispatch=True)`` records, which ``get_proxy_mode`` of PyTorch 2.4 does not tell
-_records_before_dispatch = (lambda: _function_modes() > 0 and _before_dispatch() > 0) if not traces else lambda: False
 _exports = getattr(torch.compiler, "is_exporting", lambda: False)  # torch has the name from 2.7 on
 
 
@@ -166,6 +164,11 @@ def has_modes() -> bool:
     """Whether a dispatch mode sees each operation, or a tracer records them."""
     # make_fx(pre_dispatch=True) has no dispatch mode, but one for functions
     return bool(_modes()) or _is_tracing() or (_function_modes() > 0 and is_recording())
+
+
+def _records_before_dispatch() -> bool:
+    """Whether ``make_fx(pre_dispatch=True)`` records, which ``get_proxy_mode`` of PyTorch 2.4 does not tell."""
+    return not traces and _function_modes() > 0 and _before_dispatch() > 0
 
 
 def is_recording() -> bool:
