@@ -198,7 +198,7 @@ class Watch(ByHand):
             self.hands.take(written)
             broken = frozenset(key for key in written if not math.isfinite(self._norms.get(key, 0.0)))
             event = Backward(where=where, params=these(written), is_local=is_local, added=these(added & written), broken=broken)
-            event = replace(event, scaler=scaled(scale))
+            event = replace(event, scaler=scaled(scale), is_again=self.recorder.stepping is not None)
             self.passed(written)
             self.recorder.add(event)
         self.watch_lines()

@@ -67,7 +67,7 @@ def added(one: Round) -> Iterator[Found]:
         if one.step is None or not changes or not earlier or not isinstance(earlier[0], Backward):
             continue
         closure = next((x for x in changes if isinstance(x, Backward) and x.is_again), None)
-        if closure is not None:
+        if closure is not None and not (one.is_run and one.taken):  # else the closure clips, too
             yield Found("GM130", clip, f"{one.step.text} calls its closure, which recomputes the gradients.", about=(closure,))
         if closure is not None or not isinstance(changes[0], Backward):
             continue
@@ -111,18 +111,24 @@ def zeroed(one: Round) -> Iterator[Found]:
         earlier = one.before(place, Backward, Zero, Write)
         changes = one.after(place, Backward, Zero, Write)
         made = [x for x in earlier if isinstance(x, Backward)]
+        gone = _removed(changes) if one.is_run and made and not one.taken else None
         if earlier and isinstance(earlier[0], Zero) and made and not [x for x in earlier if isinstance(x, Write)]:
             reason = f"{earlier[0].text} clears the gradients before they are clipped."
-        elif one.is_run and made and any(isinstance(x, Zero) for x in changes) and not one.taken:
-            gone = next(x for x in changes if isinstance(x, Zero))
-            reason = f"The gradients are removed ({gone.where}) after they are clipped, and {one.step.text} takes others."
+        elif gone is not None:
+            reason = f"The gradients are removed after they are clipped, and {one.step.text} takes others."
         elif changes and isinstance(changes[-1], Zero) and made:
             reason = f"{changes[-1].text} clears the clipped gradients before {one.step.text} takes them."
         else:
             continue
-        zero = earlier[0] if isinstance(earlier[0], Zero) else changes[-1]
+        zero = earlier[0] if isinstance(earlier[0], Zero) else gone or changes[-1]
         if one.concerns(zero.params, one.step.params):
             yield Found("GM108", clip, reason, "Call it after the step, or before backward().", (zero,))
+
+
+def _removed(changes: Sequence[Event]) -> Event | None:
+    """What removes the gradients before they are made anew; None where a closure does that."""
+    is_closure = any(isinstance(x, Backward) and x.is_again for x in changes)
+    return None if is_closure else next((x for x in changes if isinstance(x, Zero)), None)
 
 
 def scaled(one: Round) -> Iterator[Found]:

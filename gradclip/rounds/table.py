@@ -185,6 +185,8 @@ _MISTAKES = (
         "A clip outside of the closure",
         "The optimizer's step calls the closure, which computes new gradients: the clipped ones are lost.",
         "Clip in the closure, after its backward().",
+        seen_by=_BOTH,
+        spoils_norms=True,
     ),
     Mistake(
         "GM131",

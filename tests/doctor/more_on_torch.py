@@ -26,6 +26,23 @@ def after_hooks() -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GD114
 
 
+def before_the_closure() -> None:
+    """LBFGS makes the gradients again, and the clip is for nothing."""
+    model, _, loss = regression()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    for _ in range(6):
+        closure()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GM130
+        optimizer.step(closure)
+
+
 def diverges() -> None:
     """The learning rate is far too high, and nothing clips."""
     torch.manual_seed(0)

@@ -43,6 +43,7 @@ RIGHT = [ZERO, BACKWARD, CLIP, STEP]
 OTHERS = [replace(x, params=OTHER) for x in RIGHT]
 UNCLIPPED = [x for x in OTHERS if not isinstance(x, (Clip, Step))] + [replace(STEP, params=OTHER, optimizer=9)]
 NOTHING = replace(STEP, params=NO_PARAMS, owns=BOTH.known)
+AGAIN = replace(BACKWARD, is_again=True)
 BROKEN = replace(BACKWARD, broken=ONE.known)
 
 
@@ -78,6 +79,10 @@ def codes(*events: Event) -> list[str]:
         ([BACKWARD, CLIP, BACKWARD, STEP], ["GM119"]),
         ([BACKWARD, CLIP, BACKWARD, CLIP, STEP], ["GM119"]),
         ([BACKWARD, CLIP, replace(BACKWARD, where=at(9)), STEP], ["GM108"]),
+        ([BACKWARD, CLIP, ZERO, BACKWARD, STEP], ["GM108"]),
+        ([BACKWARD, CLIP, *[ZERO, AGAIN] * 2, STEP], ["GM130"]),
+        ([BACKWARD, CLIP, *[ZERO, AGAIN, CLIP] * 2, STEP], []),
+        ([BACKWARD, replace(CLIP, params=ONE, kind="value"), replace(CLIP, params=TWO, kind="value"), STEP], []),
         ([BACKWARD, CLIP, ZERO, BACKWARD, CLIP, STEP], []),
         ([BACKWARD, STEP, CLIP, ZERO, BACKWARD, STEP], ["GM108"]),
         ([SCALED, CLIP, UNSCALE, STEP], ["GM107"]),
