@@ -25,14 +25,16 @@ def found(one: Round, run: Run) -> Iterator[Found]:
     """What is wrong in a round."""
     if one.step.optimizer in run.idle:  # the one cause of all that it shows
         return
+    bare = list(_of_step(one, run))
     for x in mistakes([one.model]):
-        if DOCTOR in MISTAKES[x.code].seen_by:
+        is_cause = x.code == "GM118" and not one.model.clips  # why nothing clips what the step takes
+        if bare if is_cause else DOCTOR in MISTAKES[x.code].seen_by:
+            bare = [] if is_cause else bare
             where, about = cast(Event, x.event).where, tuple(cast(Event, y).where for y in x.about)
             beside = f" ({about[0]})" if about and about[0] != where else ""
             yield Found(x.code, where, x.reason.removesuffix(".") + beside, one.number, about)
-    for check in (_of_clips, _of_writes, _of_step, _of_numbers):
-        for found in check(one, run):
-            yield replace(found, step=one.number)
+    for found in (*bare, *_of_clips(one, run), *_of_writes(one, run), *_of_numbers(one, run)):
+        yield replace(found, step=one.number)
 
 
 def _of_clips(one: Round, run: Run) -> Iterator[Found]:

@@ -119,6 +119,8 @@ def rounds(
     stepped = frozenset().union(*(x.params.known for x in steps))
     for place, step in ((i, x) for i, x in enumerate(events) if isinstance(x, Step)):
         mine, previous, strange = _taken(events, place, step)
+        if is_run:  # the run may have ended before another step
+            strange = tuple(x for x in strange if x.params.known and x.params.known.isdisjoint(stepped))
         numbers[step.optimizer] += 1
         taken = tuple(events[i] for i in mine)
         clips = [(k, i) for k, i in enumerate(mine) if is_run and isinstance(events[i], Clip)]

@@ -306,7 +306,7 @@ def others(one: Round) -> Iterator[Found]:
 
 def mistaken(one: Round) -> Iterator[Found]:
     """The only clip of a step is one of another optimizer's parameters."""
-    if one.step is None or one.is_run or one.clips or not any(isinstance(x, Backward) for x in one.events):
+    if one.step is None or one.clips or not any(isinstance(x, Backward) for x in one.events):
         return
     for clip in (x for x in one.strange if isinstance(x, Clip)):
         reason = f"{one.step.text} steps {_shown(one.step.params, one)}, and the clip gets {_shown(clip.params, one)}."

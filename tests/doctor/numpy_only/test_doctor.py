@@ -73,6 +73,7 @@ def codes(*events: Event) -> list[str]:
         ([BACKWARD, replace(CLIP, params=ALL), STEP, *OTHERS], ["GM118"]),
         ([BACKWARD, CLIP, WRITE, STEP], ["GD104"]),
         ([BACKWARD, CLIP, replace(WRITE, params=OTHER), STEP], []),
+        ([BACKWARD, replace(CLIP, params=OTHER), STEP], ["GM118"]),
         ([BACKWARD, replace(CLIP, params=ONE), replace(CLIP, params=TWO), STEP], ["GM135"]),
         ([BACKWARD, CLIP, CLIP, STEP], ["GM120"]),
         ([BACKWARD, replace(CLIP, limit=math.inf, only_measures=True), CLIP, STEP], []),
