@@ -44,4 +44,4 @@ def _modules() -> list[torch.nn.Module]:
     objects = gc.get_objects()
     # a test of each object would load lazy modules
     kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, torch.nn.Module)}
-    return [x for x in objects if type(x) in kinds and "_parameters" in vars(x)]
+    return [x for x in objects if type(x) in kinds and "training" in vars(x)]  # not one whose class has yet to call Module
