@@ -256,7 +256,7 @@ def state() -> dict[str, Any]:
         (lambda m: m.load_state_dict(state() | {"version": 99}), ValueError, "of another version"),
         (lambda m: m.merge("x"), TypeError, "A monitor can be merged with a monitor"),
         (lambda m: m.merge({}), TypeError, "A monitor can be merged with a monitor"),
-        (lambda m: m.init(like="x"), TypeError, "The state is made of a framework's tensors"),
+        (lambda m: m.init(like="x"), TypeError, "A name is not a tensor"),
         (lambda m: gradclip.Monitor(every=0), ValueError, "every must be a positive whole number"),
         (lambda m: gradclip.Monitor(every=1.5), ValueError, "every must be a positive whole number"),
         (lambda m: gradclip.Monitor(every=True), ValueError, "every must be a positive whole number"),

@@ -54,5 +54,5 @@ def test_doubles_and_a_folder_without_norms(tmp_path: Path) -> None:
     writer.close()
     assert read_log(str(tmp_path)) == [0.1]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(LogError, match="The log has no norms"):
+    with pytest.raises(LogError, match="The folder has no files of TensorBoard"):
         read_log(str(tmp_path / "empty"))

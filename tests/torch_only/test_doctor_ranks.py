@@ -23,7 +23,7 @@ def test_the_clip_of_bloom_176b(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIME_LIMIT)
     assert "3 steps, 3 clips, 1 finding" in done.stdout, done.stdout + done.stderr
     assert done.returncode == 1
-    (shown,) = re.findall(r"^```text\n(GD.*?)^```$", (pages.ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"^```text\n(G[DM].*?)^```$", (pages.ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
     assert shown in done.stdout
     drifts = re.findall(r"process [01]: (\S+) from the mean of both", done.stdout)
     assert len(drifts) == 2
