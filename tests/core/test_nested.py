@@ -97,7 +97,9 @@ def test_it_is_one_clear_error(backend: Framework, make: Make, call: Callable[[A
 
 @pytest.mark.parametrize("make", TREES.values(), ids=TREES)
 def test_the_error_says_what_it_is(backend: Framework, make: Make) -> None:
-    with pytest.raises(TypeError, match=r"^A container contains itself, or containers in more than 100 levels\.\nReceived: an? "):
+    with pytest.raises(
+        TypeError, match=r"^A container contains itself, or containers in more than 100 levels\.\nReceived: an? "
+    ):
         gradclip.clip(make(backend.make(np.array([3.0, 4.0]))), RULE)
 
 
