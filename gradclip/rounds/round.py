@@ -157,7 +157,7 @@ def _taken(events: Sequence[Event], place: int, step: Step) -> tuple[list[int], 
 
 def _stale(events: Sequence[Event], place: int, step: Step) -> Iterator[Step]:
     """The steps of others before the last clip, whose gradients nothing has removed since."""
-    last = max((i for i in range(place) if isinstance(events[i], Clip)), default=0)
+    last = next((i for i in range(place - 1, max(0, place - _FAR), -1) if isinstance(events[i], Clip)), 0)
     for i in range(max(0, last - _FAR), last):
         other = events[i]
         if isinstance(other, Step) and other.params.known and other.params.meets(step.params) is False:
