@@ -1,11 +1,13 @@
-"""The record of a mistake."""
+"""The record of a mistake, and one that was found in a place."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["DOCTOR", "LINT", "Mistake"]
+from gradclip.rounds.events import Event
+
+__all__ = ["DOCTOR", "LINT", "Found", "Mistake"]
 
 LINT, DOCTOR = "lint", "doctor"
 _LIMIT = "{limit}"  #: where the line to write has the limit
@@ -42,3 +44,14 @@ class Mistake:
         'Give the optimizer `global_clipnorm=0.5`.'
         """
         return self.ways.get(framework, self.advice).replace(_LIMIT, "max_norm" if limit is None else f"{limit:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A mistake in one place."""
+
+    code: str
+    event: Event  #: where it is reported
+    reason: str  #: what happens; "" for the sentence of the table
+    advice: str = ""  #: if it is more than the table's
+    about: tuple[Event, ...] = ()  #: the other events that it is about

@@ -1,16 +1,17 @@
-"""The rules: each reads one round, and says what is wrong in it. What is unknown is no alarm."""
+"""The rules: each reads one round, and says what is wrong in it; ``order`` has some. What is unknown is no alarm."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
-from gradclip.rounds.events import Backward, Clip, Event, Hook, Measure, Reduce, Step, Unscale, Write, Zero
-from gradclip.rounds.params import NO_PARAMS, Params, Token, listed
+from gradclip.rounds.events import Backward, Clip, Event, Hook, Measure, Reduce, Write, Zero
+from gradclip.rounds.mistake import Found
+from gradclip.rounds.order import added, after_step, before_backward, late, never_zeroed, scaled, zeroed
+from gradclip.rounds.params import NO_PARAMS, Params, listed
 from gradclip.rounds.round import Round
 
-__all__ = ["RULES", "Found", "differing", "found"]
+__all__ = ["RULES", "differing", "found"]
 
 _EXPERTS = re.compile(r"expert|\bmoe", re.IGNORECASE)
 _NORM = re.compile(r"(^|[_-])norms?($|[_-])|(?-i:[a-z]Norm($|[A-Z]))", re.IGNORECASE)
@@ -19,149 +20,11 @@ _GLOBAL = re.compile(r"global|(^|_)max_grad(ient)?_norm$", re.IGNORECASE)
 _EACH = re.compile(r"(^|[_-])(per|each|tensor|layer|param|block|unit|leaf|variable)s?($|[_-])", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A mistake in one place."""
-
-    code: str
-    event: Event  #: where it is reported
-    reason: str  #: what happens; "" for the sentence of the table
-    advice: str = ""  #: if it is more than the table's
-    about: tuple[Event, ...] = ()  #: the other events that it is about
-
-
 def found(rounds: Iterable[Round]) -> Iterator[Found]:
     """All mistakes of some rounds; one place may have a mistake in several of them."""
     for one in rounds:
         for rule in RULES if one.is_ordered else (scaled,):
             yield from rule(one)
-
-
-def after_step(one: Round) -> Iterator[Found]:
-    """The step has taken the gradients; the clip comes after it, and no backward pass between them."""
-    for place, clip in one.clips:
-        previous = one.previous
-        if previous is None or clip.wants_norm or clip.is_late or one.may_change(place):
-            continue
-        follows = one.after(place, Backward, Zero) if one.step is not None else [clip]
-        if follows and one.concerns(clip.params, previous.params) and previous.loops == clip.loops:
-            reason = f"{previous.text} takes the gradients before they are clipped."
-            yield Found("GM108", clip, reason, "Clip before the step.", (previous,))
-
-
-def before_backward(one: Round) -> Iterator[Found]:
-    """The backward pass computes the gradients after the clip."""
-    for place, clip in one.clips:
-        later = one.after(place, Backward)
-        if one.previous is not None or one.before(place, Backward, Write) or not later or (one.is_run and one.taken):
-            continue
-        yield Found(
-            "GM108", clip, f"{later[0].text} computes the gradients after the clip.", "Clip after backward().", (later[0],)
-        )
-
-
-def added(one: Round) -> Iterator[Found]:
-    """A later backward pass adds to clipped gradients: the code says why the step did not come before it."""
-    for place, clip in one.clips:
-        earlier, changes = one.before(place, Backward, Zero), one.after(place, Backward, Zero)
-        if one.step is None or not changes or not earlier or not isinstance(earlier[0], Backward):
-            continue
-        closure = next((x for x in changes if isinstance(x, Backward) and x.is_again), None)
-        if closure is not None and not (one.is_run and one.taken):  # else the closure clips, too
-            yield Found("GM130", clip, f"{one.step.text} calls its closure, which recomputes the gradients.", about=(closure,))
-        if closure is not None or not isinstance(changes[0], Backward):
-            continue
-        again, later = changes[0], [x for x in one.events[place + 1 :] if isinstance(x, Clip)]
-        if (earlier[0].is_local and not one.is_run) or any(
-            x.where == clip.where and x.params.meets(clip.params) is not True for x in later
-        ):
-            continue  # they are not yet summed, or each pass clips parameters of its own
-        if again.where != earlier[0].where:
-            if not any(one.concerns(x.params, clip.params) for x in later):
-                reason = f"{again.text} adds to the gradients after the clip."
-                yield Found("GM108", clip, reason, "Clip once, after the last backward().", (again,))
-        else:
-            yield from _passed(one, clip, one.step)
-
-
-def _passed(one: Round, clip: Clip, step: Step) -> Iterator[Found]:
-    """The same backward pass runs again before the step: in the next pass of a loop."""
-    more = {x.kind: x for x in step.tests - clip.tests}
-    outside = len(step.loops) < len(clip.loops)
-    if one.is_run:
-        reason = f"It clips after each backward pass, and {step.text} steps after several: partial sums are clipped."
-        yield Found("GM119", clip, reason, about=(step,))
-    every = more.get("every", more.get("synced"))
-    if every is not None:
-        reason = f"It clips in each pass of the loop, and {step.text} runs only if {every.text}: partial sums are clipped."
-        yield Found("GM119", clip, reason, "Clip in the same `if`, before the step.", (step,))
-    elif "finite" in more and one.has_zero:
-        reason = f"{step.text} runs only if {more['finite'].text}. Else the gradients stay, and each later pass adds to them."
-        yield Found("GM133", step, reason, about=(clip,))
-    elif outside and not clip.is_loop and not any(isinstance(x, Write) for x in one.events):  # private training adds noise
-        reason = f"It clips in each pass of the loop, and {step.text} runs after the loop: partial sums are clipped."
-        yield Found("GM119", clip, reason, "Clip after the loop, before the step.", (step,))
-
-
-def zeroed(one: Round) -> Iterator[Found]:
-    """The gradients are removed between the backward pass and the step."""
-    for place, clip in one.clips:
-        if one.step is None:
-            continue
-        earlier = one.before(place, Backward, Zero, Write)
-        changes = one.after(place, Backward, Zero, Write)
-        made = [x for x in earlier if isinstance(x, Backward)]
-        gone = _removed(changes) if one.is_run and made and not one.taken else None
-        if earlier and isinstance(earlier[0], Zero) and made and not [x for x in earlier if isinstance(x, Write)]:
-            reason = f"{earlier[0].text} clears the gradients before they are clipped."
-        elif gone is not None:
-            reason = f"The gradients are removed after they are clipped, and {one.step.text} takes others."
-        elif changes and isinstance(changes[-1], Zero) and made:
-            reason = f"{changes[-1].text} clears the clipped gradients before {one.step.text} takes them."
-        else:
-            continue
-        zero = earlier[0] if isinstance(earlier[0], Zero) else gone or changes[-1]
-        if one.concerns(zero.params, one.step.params):
-            yield Found("GM108", clip, reason, "Call it after the step, or before backward().", (zero,))
-
-
-def _removed(changes: Sequence[Event]) -> Event | None:
-    """What removes the gradients before they are made anew; None where a closure does that."""
-    is_closure = any(isinstance(x, Backward) and x.is_again for x in changes)
-    return None if is_closure else next((x for x in changes if isinstance(x, Zero)), None)
-
-
-def scaled(one: Round) -> Iterator[Found]:
-    """The gradients still have the loss scale when they are clipped."""
-    for place, clip in one.clips:
-        unscaled = (x for x in one.events[:place] if isinstance(x, Unscale))
-        if clip.is_late or any(x.params.meets(clip.params) is not False for x in unscaled):
-            continue
-        made = one.before(place, Backward, Write, Zero)
-        if made and isinstance(made[0], Backward) and made[0].scaler:
-            reason = f"{made[0].text} scales the gradients, and nothing unscales them before this clip."
-            yield Found("GM107", clip, reason, _unscale(made[0].scaler), (made[0],))
-        elif one.step is None or not one.step.scaler or not one.is_taken(place):
-            continue
-        elif one.after(place, Unscale) or (not one.unscales and any(isinstance(x, Backward) for x in one.events)):
-            later = next(iter(one.after(place, Unscale)), one.step)
-            reason = f"{later.text} unscales the gradients after the clip."
-            yield Found("GM107", clip, reason, _unscale(one.step.scaler), (later,))
-        elif wrong := [x for x in one.strange if isinstance(x, Unscale)]:
-            reason = f"{wrong[-1].text} unscales the gradients of a different optimizer than {one.step.text}."
-            yield Found("GM107", clip, reason, "Unscale those of the optimizer that steps.", (wrong[-1],))
-
-
-def _unscale(scaler: str) -> str:
-    return f"Call `{scaler}.unscale_(optimizer)` before the clip." if scaler.isidentifier() else ""
-
-
-def late(one: Round) -> Iterator[Found]:
-    """The clip comes after the optimizer: it clips updates."""
-    for clip in (x for x in one.events if isinstance(x, Clip) and x.is_late):
-        before = one.previous.text if one.previous is not None else "The optimizer"
-        reason = f"{before} has turned the gradients into updates, and {clip.text} clips these."
-        yield Found("GM108", clip, reason, "Put the clip first.")
 
 
 def ignored(one: Round) -> Iterator[Found]:
@@ -403,32 +266,6 @@ def differing(rounds: Sequence[Round]) -> Iterator[Found]:
                 reason = f"{step.text} takes unclipped gradients, and {clip.text} clips only if {apart[0].text}."
                 yield Found("GM136", step, reason, about=(clip,))
                 break
-
-
-def never_zeroed(one: Round) -> Iterator[Found]:
-    """A backward pass adds to gradients that the last step has taken, and nothing in the program removes them."""
-    yield from _kept(one)
-    if one.previous is None or one.step is None or one.previous.where != one.step.where or one.zeroes or not one.clips:
-        return
-    made = [x for x in one.events if isinstance(x, Backward)]
-    if made and not any(isinstance(x, (Zero, Write)) for x in one.events):
-        yield Found(
-            "GM132", one.clips[0][1], f"Nothing removes the gradients that {one.step.text} has taken.", about=(made[0],)
-        )
-
-
-def _kept(one: Round) -> Iterator[Found]:
-    """As a run shows it."""
-    added: dict[Token, Event] = {}
-    for x in one.events:
-        if isinstance(x, Backward):
-            added |= dict.fromkeys(x.added.known, x)
-        elif isinstance(x, (Zero, Write)):
-            added = {key: made for key, made in added.items() if key not in x.params.known}
-    kept = [key for key in added if one.step is not None and key in one.step.params.known]
-    if kept and one.step is not None and not one.step.is_skipped:
-        reason = f"The backward pass adds to gradients that the last step has taken: {listed(kept, one.names)}."
-        yield Found("GM132", added[kept[0]], reason, about=(one.step, *one.taken))
 
 
 RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
