@@ -40,7 +40,8 @@ def observed(seen: Mapping[str, Any], opened: Gradients, step: Tensor) -> dict[s
         vector = _vector(backend, [found[i] for _, i in known], like)
         largest = backend.max(vector, None)
         counts = _truth(backend, largest > 0, like) * _truth(backend, largest <= _MOST, like)
-        counts = counts * _truth(backend, step % seen["every"] < 1, like)
+        step, every = (backend.asarray(x, "int32", like) for x in (step, seen["every"]))  # Keras on torch keeps one as an array
+        counts = counts * _truth(backend, step % every < 1, like)
         parts = backend.where(counts > 0, vector / backend.where(counts > 0, largest, 1.0), 0.0)  # no square overflows
         shares = parts * parts / backend.clip(backend.sum(parts * parts, None), 1.0, None)
         after = dict(seen["sums"])
