@@ -77,9 +77,13 @@ def test_the_numbers_of_steps_in_to_static() -> None:
     monitor, weight = gradclip.Monitor(), paddle.create_parameter([1], "float32")
     clip = grad_clip(torch.clip_grad_norm(1.0), monitor=monitor)
     optimizer = paddle.optimizer.SGD(0.0, parameters=[weight], grad_clip=clip)
-    loss = paddle.jit.to_static(lambda scale: (weight * scale).sum())
+
+    def loss(scale: paddle.Tensor) -> paddle.Tensor:
+        return (weight * scale).sum()
+
+    compiled = paddle.jit.to_static(loss, full_graph=True)
     for scale in SCALES[:3]:
-        loss(paddle.to_tensor([scale])).backward()
+        compiled(paddle.to_tensor([scale])).backward()
         optimizer.step()
         optimizer.clear_grad()
     assert monitor.report()["clipped_steps"] == 1
@@ -111,7 +115,7 @@ def test_each_gradient_is_called_by_its_own_name(mode: str) -> None:
     layer = paddle.nn.Linear(2, 1, weight_attr=paddle.ParamAttr(name=f"mine_{mode}"))
     optimizer = paddle.optimizer.SGD(0.0, parameters=layer.parameters())
     optimizer = gradclip.clipped(optimizer, torch.clip_grad_norm(1.0), monitor=monitor)
-    loss = paddle.jit.to_static(layer) if mode == "to_static" else layer
+    loss = paddle.jit.to_static(layer, full_graph=True) if mode == "to_static" else layer
     for _ in range(3):
         loss(paddle.to_tensor([[0.3, 0.4]])).sum().backward()
         optimizer.step()
