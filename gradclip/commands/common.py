@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from importlib import util
 from typing import Any
 
 from gradclip.core.errors import GradclipError
 
-__all__ = ["finite", "print_json", "require"]
+__all__ = ["finite", "print_json", "require", "width"]
+
+_WIDEST = 110  #: columns: longer lines are hard to read
 
 
 def print_json(value: Any) -> None:
@@ -24,6 +27,11 @@ def finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [finite(child) for child in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def width(narrowest: int) -> int:
+    """The columns of text on this terminal: at least these."""
+    return min(max(shutil.get_terminal_size().columns - 1, narrowest), _WIDEST)
 
 
 def require(command: str, extra: str, *modules: str) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-import shutil
 import sys
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradclip.commands.common import require
+from gradclip.commands.common import require, width
 from gradclip.core.errors import ArgumentError, counted
 
 if TYPE_CHECKING:
@@ -18,8 +17,10 @@ if TYPE_CHECKING:
     from gradclip.conformance.result import Report
     from gradclip.conformance.specification import Specification
 
-_LONG = 30.0  #: seconds that nobody waits for without a word
 __all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
+
+_LONG = 30.0  #: seconds that nobody waits for without a word
+_NARROWEST = 60  #: columns
 
 DESCRIPTION = """\
 Test whether a clip does what its name says. The conformance suite runs on gradclip's backends, on the
@@ -106,8 +107,11 @@ def main(options: argparse.Namespace) -> int:
 
     _check_ranks(options)
     specifications = _specifications(options)
-    options.dialects = _guessed(options, specifications) or options.dialects
-    made = as_native(plan(options.dialects, options.select, options.vectors, options.ranks or 0), options.like)
+    made = plan(options.dialects, options.select, options.vectors, options.ranks or 0)
+    if guessed := _guessed(options, specifications, made):
+        options.dialects = guessed
+        made = plan(guessed, options.select, options.vectors)
+    made = as_native(made, options.like)
     for file in (options.json, options.html):
         if file and file != "-" and not Path(file).parent.is_dir():  # before the run, not after it
             raise ArgumentError("There is no folder for the report.", repr(file))
@@ -150,15 +154,14 @@ def _specifications(options: argparse.Namespace) -> list[Specification]:
     return named or ([Specification.parse("gradclip:torch")] if options.ranks else installed())
 
 
-def _guessed(options: argparse.Namespace, specifications: list[Specification]) -> list[str] | None:
+def _guessed(options: argparse.Namespace, specifications: list[Specification], made: Plan) -> list[str] | None:
     """The operation of the functions among the targets, if no option names one: it says which; None if nothing is guessed."""
-    from gradclip.conformance.cases import plan
     from gradclip.conformance.guessed import guess
 
     own = [one for one in specifications if one.kind == "object"]
     if not own or options.ranks:
         return None
-    operations = dict.fromkeys(case.operation for case in plan(options.dialects, options.select, options.vectors).cases)
+    operations = dict.fromkeys(case.operation for case in made.cases)
     if options.dialects and len(operations) < 2:
         return None
     found = {one.text: guess(one.name, one.on, operations) for one in own}
@@ -204,8 +207,8 @@ def _announce(specifications: list[Specification], made: Plan) -> None:
         f"For fewer, name a target (gradclip conformance {targets[0]}), a dialect (--dialect torch), or cases "
         '(--select "torch.*/E*"). Ctrl-C ends it.',
     ]
-    width = min(max(shutil.get_terminal_size().columns - 1, 60), 110)
-    print("\n".join(line for text in lines for line in textwrap.wrap(text, width)), file=sys.stderr, flush=True)
+    wrapped = (line for text in lines for line in textwrap.wrap(text, width(_NARROWEST)))
+    print("\n".join(wrapped), file=sys.stderr, flush=True)
 
 
 def _check_ranks(options: argparse.Namespace) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
 from typing import Any
+
+from gradclip.commands.common import width
 
 __all__ = ["DESCRIPTION", "EPILOG", "add_options", "main"]
 
 _TO = ("gradclip", "torch", "tensorflow", "keras", "paddle", "jax")
-_NARROWEST, _WIDEST = 72, 110
+_NARROWEST = 72  #: columns
 DESCRIPTION = """\
 Explain a call that clips gradients: what it computes, over which gradients, what it returns, how it
 handles edge cases, and what its equivalents are in every framework. Given two calls, show with numbers
@@ -46,18 +47,18 @@ def main(options: argparse.Namespace) -> int:
     from gradclip.explain.compare import compare
     from gradclip.explain.text import comparison_text, explanation_text
 
-    width = min(max(shutil.get_terminal_size().columns - 1, _NARROWEST), _WIDEST)
+    columns = width(_NARROWEST)
     document: dict[str, Any]
     if options.other is None and re.fullmatch(r"G[A-Z]?|G[MD]\w+", options.call.upper()):
         text, document = _code(options.call.upper())
     elif options.other is None:
         explanation = explain(options.call, options.to)
-        text, document = explanation_text(explanation, width), explanation.as_json()
+        text, document = explanation_text(explanation, columns), explanation.as_json()
     elif options.to:
         raise CallError("Two calls are compared, not translated.", f"--to {options.to}", "give one call.")
     else:
         comparison = compare(options.call, options.other)
-        text, document = comparison_text(comparison, width), comparison.as_json()
+        text, document = comparison_text(comparison, columns), comparison.as_json()
     print(json.dumps(document, indent=2, allow_nan=False) if options.json else text)
     return 0
 

@@ -20,6 +20,7 @@ class CommandParser(argparse.ArgumentParser):
 
     unknown = ""  #: what more to say of them
 
+    # argparse's own has overloads
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         options, extra = super().parse_known_args(args, namespace)
         if extra:

@@ -1,4 +1,4 @@
-"""Where the source of a target is, and the errors for one that does not exist: they name what is there."""
+"""Finds the source of a target. The errors for a target that does not exist name what is there."""
 
 from __future__ import annotations
 

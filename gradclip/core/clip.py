@@ -30,7 +30,7 @@ from gradclip.core.typed import (
 
 if TYPE_CHECKING:
     from gradclip.core.returned import Unclear
-    from gradclip.core.typed import JaxNorm, NumpyNorm, PaddleNorm, RuleT, TensorflowNorm, TorchNorm
+    from gradclip.core.typed import JaxNorm, NumpyNorm, PaddleNorm, TensorflowNorm, TorchNorm
 
 __all__ = ["clip", "clip_", "norm", "norms_by_name", "scale_by_norm", "scale_by_norm_"]
 

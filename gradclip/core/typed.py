@@ -175,8 +175,8 @@ Nest: TypeAlias = Union[  # noqa: UP007  # it refers to itself
     None,
 ]
 #: of any framework but NumPy, whose norms are scalars; elsewhere a norm is a tensor as any other
-OwnLeaf: TypeAlias = Union[TorchLeaf[L], JaxLeaf[L], PaddleLeaf[L], TensorflowLeaf[L]]  # noqa: UP007
-Several: TypeAlias = Union[  # noqa: UP007
+OwnLeaf: TypeAlias = Union[TorchLeaf[L], JaxLeaf[L], PaddleLeaf[L], TensorflowLeaf[L]]  # noqa: UP007  # it takes a parameter
+Several: TypeAlias = Union[  # noqa: UP007  # it takes a parameter
     Sequence[Nest[L]],
     Mapping[Any, Nest[L]],
     Iterator[Nest[L]],
@@ -185,7 +185,7 @@ Several: TypeAlias = Union[  # noqa: UP007
     ValuesView[Nest[L]],
 ]
 #: a tensor or a container of them; not a model
-Grads: TypeAlias = Union[Nest[Array], Dataclass, Iterable[Any], Wrong[Never]]  # noqa: UP007
+Grads: TypeAlias = Union[Nest[Array], Dataclass, Iterable[Any], Wrong[Never]]  # noqa: UP007  # as Nest, which is in it
 
 # One for each framework, in the order of the overloads: the type of the norm follows from it. mypy writes out an alias that
 # stands alone, so that None, which is in it, stands beside it.

@@ -5,7 +5,7 @@ object, which the watch keeps alive.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -28,6 +28,7 @@ __all__ = [
     "Write",
     "Zero",
     "scaled",
+    "scaling",
     "these",
 ]
 
@@ -146,3 +147,8 @@ class Unwatched(Event):
 
     what: str
     hides_clips: bool = False  #: it may clip, so a step without a clip is not a finding
+
+
+def scaling(events: Sequence[Event]) -> list[Clip]:
+    """The clips whose norms processes compare: not those that only measure."""
+    return [x for x in events if isinstance(x, Clip) and not x.only_measures]

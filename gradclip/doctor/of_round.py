@@ -66,8 +66,7 @@ def _went(writes: list[Write]) -> str:
 def _of_step(one: Round, run: Run) -> Iterator[Found]:
     step = one.step
     is_clipped = any(isinstance(x, Clip) for x in one.events) or step.ids <= step.exempt.known
-    may_clip = run.hides_clips or run.clips_by_hand or (run.reads and not run.has_clips) or step.optimizer in run.apart
-    if step.ids and not (step.is_skipped or is_clipped or may_clip):
+    if step.ids and not (step.is_skipped or is_clipped or run.may_clip or step.optimizer in run.apart):
         what = "its parameters" if step.links else many(step.ids)
         yield Found("GD101", step.where, f"{step.text} stepped {what}, and no clip came before")
 

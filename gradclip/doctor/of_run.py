@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from gradclip.core.errors import ArgumentError
-from gradclip.doctor.events import NO_IDS, Backward, Clip, Skip, Step, Write, Zero
+from gradclip.doctor.events import NO_IDS, Backward, Clip, Skip, Step, Write, Zero, scaling
 from gradclip.doctor.places import Place
 from gradclip.doctor.rounds import Round
 from gradclip.doctor.run import ENOUGH, Found, Run, many
@@ -93,7 +93,7 @@ def advised(norms: Sequence[float]) -> str:
 
 
 def _of_ranks(run: Run, ranks: Mapping[int, Sequence[float]]) -> Iterator[Found]:
-    clips = [event for event in run.events if isinstance(event, Clip) and not event.only_measures]
+    clips = scaling(run.events)
     for rank, norms in ranks.items():
         if len(norms) != len(clips):
             where = clips[0].where if clips else Place("", 0)
@@ -170,11 +170,10 @@ def _usual(run: Run) -> int:
 
 
 def _diverged(run: Run) -> Iterator[Found]:
-    may_clip = run.hides_clips or run.clips_by_hand or (run.reads and not run.has_clips)
     for key in dict.fromkeys(one.step.optimizer for one in run.rounds):
         rounds = [one for one in run.rounds if one.step.optimizer == key and one.step.ids and not one.step.is_skipped]
         is_known = len(rounds) >= ENOUGH and all(one.step.norms for one in rounds)
-        if is_known and not may_clip and not any(one.clips for one in rounds):
+        if is_known and not run.may_clip and not any(one.clips for one in rounds):
             yield from _left_its_level(rounds, run)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gradclip.core.errors import more
-from gradclip.doctor.events import Clip, Step, Unwatched
+from gradclip.doctor.events import Clip, Step, Unwatched, scaling
 from gradclip.doctor.findings import Diagnosis, Finding, diagnosis
 from gradclip.doctor.hints import hint
 from gradclip.doctor.of_run import ALIKE
@@ -140,7 +140,7 @@ class Report:
     def _compared(self) -> Iterator[str]:
         """How well the norms of several processes agree, if no finding says that they do not."""
         ranks = self.recorder.ranks
-        mine = [x.returned for x in self.recorder.events if isinstance(x, Clip) and not x.only_measures]
+        mine = [x.returned for x in scaling(self.recorder.events)]
         pairs = [pair for theirs in ranks.values() for pair in zip(mine, theirs, strict=False) if any(map(math.isfinite, pair))]
         apart = [abs(one - other) / max(one, other) for one, other in pairs if one != other]
         if not ranks or not all(x <= ALIKE for x in apart) or any(len(theirs) != len(mine) for theirs in ranks.values()):

@@ -48,6 +48,11 @@ class Run:
         self.apart = _apart(self.rounds)
         self.idle = _idle(self.rounds)
 
+    @property
+    def may_clip(self) -> bool:
+        """Whether something may have clipped that no event shows."""
+        return self.hides_clips or self.clips_by_hand or bool(self.reads and not self.has_clips)
+
     def named(self, params: Iterable[int]) -> str:
         """The first names, and how many more."""
         return listed(params, self.names)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gradclip.core.errors import more
 from gradclip.source.codes import CODES
+from gradclip.source.hidden import may_clip
 from gradclip.source.model import Migrated, Options, Site, Verdict
 from gradclip.source.parsing import tree
 from gradclip.source.reading import Place, follow, reading, reason
@@ -27,7 +28,7 @@ def linted(source: str, options: Options) -> Migrated:
     Raises:
         SourceError: if the source is not Python 3.
     """
-    if not any(word in source for word in ("clip", "norm", ".backward(", "optax")):
+    if not may_clip(source, lint=True):
         return Migrated(source)
     text = source.removeprefix(_BOM)
     read = reading(text, options.path, follow(options.path), tree(text))

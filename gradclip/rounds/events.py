@@ -98,7 +98,6 @@ class Clip(Event):
     is_off: bool = False  #: a limit of 0 is the setting for "off", and reaches it
     is_late: bool = False  #: it clips the optimizer's update, not the gradients
     is_local: bool = False  #: the norm that it is given is one of the shards that this process holds
-    is_by_hand: bool = False  #: the program computes it
     is_failed: bool = False  #: it raised an exception
     is_apart: bool = False  #: a function of the framework parted the parameters: a norm for each part is meant
 

@@ -24,9 +24,8 @@ class Round:
     events: tuple[Event, ...]  #: in order, without the step
     step: Step | None = None  #: None: no step follows on this way
     previous: Step | None = None  #: the step before these events
-    strange: tuple[
-        Clip | Unscale, ...
-    ] = ()  #: among these events, of gradients that this step does not take, and no other step
+    #: among these events, of gradients that neither this step takes nor another one
+    strange: tuple[Clip | Unscale, ...] = ()
     stale: tuple[Step, ...] = ()  #: those of others whose gradients nothing has removed before the last clip
     is_sole: bool = False  #: the way has no other optimizer, so the step takes what is clipped
     is_ordered: bool = True  #: False: the program has these events, in an order that is not known
@@ -112,9 +111,17 @@ def rounds(
     """
     steps = [x for x in events if isinstance(x, Step)]
     is_sole = is_complete and len({x.optimizer for x in steps}) <= 1
-    make = partial(Round, is_sole=is_sole, is_ordered=is_ordered, zeroes=zeroes, unscales=unscales)
-    make = partial(make, has_zero=any(isinstance(x, Zero) for x in events), is_run=is_run, names=names)
-    make = partial(make, may_hide=may_hide)
+    make = partial(
+        Round,
+        is_sole=is_sole,
+        is_ordered=is_ordered,
+        has_zero=any(isinstance(x, Zero) for x in events),
+        zeroes=zeroes,
+        unscales=unscales,
+        is_run=is_run,
+        may_hide=may_hide,
+        names=names,
+    )
     found, numbers = list[Round](), Counter[Hashable]()
     stepped = frozenset().union(*(x.params.known for x in steps))
     for place, step in ((i, x) for i, x in enumerate(events) if isinstance(x, Step)):

@@ -29,9 +29,8 @@ def found(rounds: Iterable[Round]) -> Iterator[Found]:
 
 def ignored(one: Round) -> Iterator[Found]:
     """The clip returns gradients, and the step takes others."""
-    nothing = [
-        x for x in one.events if isinstance(x, Clip) and x.params == NO_PARAMS
-    ]  # in a run a clip has what takes its result
+    # in a run a clip has what takes its result
+    nothing = [x for x in one.events if isinstance(x, Clip) and x.params == NO_PARAMS]
     for clip in (*(x for _, x in one.clips), *nothing):
         if clip.is_dropped and one.step is not None:
             yield Found("GM105", clip, f"Nothing uses the clipped gradients; {one.step.text} takes the unclipped ones.")

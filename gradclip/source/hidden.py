@@ -1,6 +1,7 @@
-"""Hide the bodies of functions that do not concern gradients, because LibCST parses slowly.
+"""What of a source may concern gradients, by its words: reading the rest takes time for nothing.
 
-The replacement has the same length in bytes, so every position stays the same.
+The bodies of functions without these words are hidden from LibCST, which parses slowly. The replacement has the same length in
+bytes, so every position stays the same.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-__all__ = ["DERIVED", "hide"]
+__all__ = ["hide", "may_clip"]
 
-DERIVED = r"\bd(params|theta|[WUV])\w*(\[\w+\])? *[*/]="  #: a gradient that is called as in a formula: ``dW *= k``
+_DERIVED = r"\bd(params|theta|[WUV])\w*(\[\w+\])? *[*/]="  #: a gradient that is called as in a formula: ``dW *= k``
 
 #: text that a check may search for anywhere in a file, not only around a clip; a body that contains it stays
 _TELLING = re.compile(
@@ -22,10 +23,27 @@ _TELLING = re.compile(
     rb"|fit_generator|Convolution2D|np_utils|nb_epoch|contrib|fluid|tf\.(train|Session)"
     rb"|placeholder|get_variable|tie_|weight *="
     rb"|optim|[sS]caler|strategy|no_sync|Trainer|TrainingArguments"
-    rb"|" + DERIVED.encode()
+    rb"|" + _DERIVED.encode()
+)
+#: in lower case; a source without any of these words has no sites
+_WORDS = (
+    *("clip", "clamp", "_norm", "norm(", "/ norm", "/norm", "/ (norm", "/(norm", "minimum"),
+    *(".mul_(", "agc(", "optax", "dpsgd", "differentially_private"),
+)
+#: a norm, or a bound, without one of the words
+_ROOT = re.compile(
+    r"r?sqrt|\*\*=? *\(?(0?\.5|1 ?/ ?2)|abs\(\)\.max\(|max\((\w+\.)*abs\(|amax\(|l2_loss|l2norm|normalize\(|vdot\("
+    r"|max\((\w+\.)*min\(|min\((\w+\.)*max\("
 )
 _SHORT = 3  # lines: hiding a shorter body saves too little
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def may_clip(source: str, *, lint: bool) -> bool:
+    """Whether a source has a word of a clip; for the linter also one that trains, since it may clip in another file."""
+    lower = source.lower()
+    by_hand = ("grad" in lower or re.search(_DERIVED, source)) and _ROOT.search(lower)
+    return bool(by_hand) or (lint and ".backward(" in lower) or any(word in lower for word in _WORDS)
 
 
 def hide(tree: ast.Module, data: bytes, lines: Sequence[int]) -> tuple[bytes, list[Function]]:

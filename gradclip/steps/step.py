@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import typing_extensions
 
     from gradclip.core.returned import Unclear
-    from gradclip.core.typed import JaxNorm, NumpyNorm, PaddleNorm, TensorflowNorm, TorchNorm, Wrong
+    from gradclip.core.typed import JaxNorm, NumpyNorm, PaddleNorm, TensorflowNorm, TorchNorm
     from gradclip.steps.slotted import Clipped
 
     R = typing_extensions.TypeVar("R", bound=Rules, covariant=True, default=Any)

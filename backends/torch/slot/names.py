@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-__all__ = ["in_modules", "of_optimizer"]
+__all__ = ["in_modules", "modules", "of_optimizer"]
 
 
 def of_optimizer(optimizer: torch.optim.Optimizer, count: int) -> list[str]:
@@ -23,7 +23,7 @@ def in_modules(parameters: Sequence[torch.Tensor]) -> list[str]:
         return []  # one name would stand for two places
     owners: dict[int, str] = {}
     holders = []
-    for module in _modules():
+    for module in modules():
         for name, parameter in module.named_parameters(recurse=False):
             if id(parameter) in wanted:
                 owners.setdefault(id(parameter), f"{type(module).__name__}.{name} {tuple(parameter.shape)}")
@@ -39,7 +39,7 @@ def in_modules(parameters: Sequence[torch.Tensor]) -> list[str]:
     return [f"{i}: {name}" if shown.count(name) > 1 else name for i, name in enumerate(shown)]
 
 
-def _modules() -> list[torch.nn.Module]:
+def modules() -> list[torch.nn.Module]:
     """The modules that are alive: no parameter tells in which module it is."""
     objects = gc.get_objects()
     # a test of each object would load lazy modules

@@ -18,7 +18,7 @@ import torch
 from gradclip.backends.torch import slot, versions
 from gradclip.backends.torch.watch import steps as watch_steps
 from gradclip.backends.torch.watch.tensors import TorchWatch, leaves, made_by
-from gradclip.doctor.events import Clip, Unwatched
+from gradclip.doctor.events import Unwatched, scaling
 from gradclip.doctor.findings import Finding, diagnosis
 from gradclip.doctor.places import NOWHERE, Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
@@ -240,7 +240,7 @@ def _compare(recorder: Recorder) -> None:
     many, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     if many < 2 or "MASTER_ADDR" not in os.environ:
         return
-    norms = [event.returned for event in recorder.events if isinstance(event, Clip) and not event.only_measures]
+    norms = [event.returned for event in scaling(recorder.events)]
     try:
         address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         store = torch.distributed.TCPStore(*address, is_master=False, timeout=_WAIT)

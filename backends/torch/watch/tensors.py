@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 
 from gradclip.backends.torch import versions
+from gradclip.backends.torch.slot.names import modules
 from gradclip.doctor.events import Ids
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.seen import total
@@ -62,9 +62,9 @@ class TorchWatch(Watch):
         names = self.recorder.names
         if params <= names.keys():
             return
-        modules = [x for x in gc.get_objects() if issubclass(type(x), torch.nn.Module)]
-        inner = {id(child) for module in modules for child in module.children()}
-        for module in modules:
+        alive = modules()
+        inner = {id(child) for module in alive for child in module.children()}
+        for module in alive:
             if id(module) not in inner:
                 for name, x in module.named_parameters():
                     names.setdefault(id(x), name)

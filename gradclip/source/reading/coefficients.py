@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.rounds import Clip, Unscale, Write
 from gradclip.source.reading import limits
-from gradclip.source.reading.taken import added, after, whose
+from gradclip.source.reading.taken import added, after, changed, whose
 from gradclip.source.reading.values import Call, Gradients, Product, Value
 
 if TYPE_CHECKING:
@@ -112,16 +112,12 @@ def _scaled(machine: Machine, node: ast.BinOp, of: Gradients, by: Value, *, divi
         by = by.by if by.by is not None and by.floor is not None else by
     if not isinstance(by, Coefficient) or by.of is None:
         return of
-    said = limits.about(machine, by.limit, by.written) | {"is_off": False}
+    said = limits.about(machine, by.limit, by.written, zero_is_off=True)
     kind = "each" if by.of.is_one else "norm"
-    about = machine.about(node) | said
-    event = Clip(**about, returns=True, params=whose(of), kind=kind, is_late=of.is_update, is_by_hand=True)
+    event = Clip(**machine.about(node), **said, returns=True, params=whose(of), kind=kind, is_late=of.is_update)
     if not by.is_bounded and not machine.conditions:
         return replace(of, unless=event)
-    made = after(of, event)
-    made.after = len(machine.taken)
-    machine.changes.append(made)
-    return made
+    return changed(machine, of, event)
 
 
 def factors(loss: Value) -> frozenset[object]:

@@ -11,7 +11,7 @@ from gradclip.natives import Native
 from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Reduce, Step, Unscale
 from gradclip.source.reading import coefficients, limits, transformations
 from gradclip.source.reading.program import last
-from gradclip.source.reading.taken import added, after, clip_by, paired, stepped, whose
+from gradclip.source.reading.taken import added, after, changed, clip_by, paired, stepped, whose
 from gradclip.source.reading.values import (
     SCALED,
     Bound,
@@ -54,14 +54,13 @@ def differentiated(machine: Machine, made: Made, given: Call) -> Value:
     """The result of ``jax.value_and_grad(loss)(params)``."""
     of = given.get(0)
     loss = made.args[0] if made.args else None
-    scaler = ""
+    scaler, factors = "", frozenset[object]()
     if isinstance(loss, Function):
         result = machine.enter(loss, given.args, given.given, given.node)
         first = result.items[0] if isinstance(result, Tuple) and result.items else result
-        scaler = scaled_by(first)[len(SCALED) :]
+        scaler, factors = scaled_by(first)[len(SCALED) :], coefficients.factors(first)
     params = Params(unseen=frozenset({of.token})) if of is not None else UNKNOWN
     event = Backward(**machine.about(given.node), params=params, scaler=scaler)
-    factors = coefficients.factors(first) if isinstance(loss, Function) else frozenset[object]()
     grads = Gradients(machine.fresh(given.node, "grads", len(machine.taken)), history=(event,), factors=factors)
     rest = Thing((*grads.token, "value"), frozenset({"varies"}))
     if "value_and" in made.name:
@@ -96,9 +95,7 @@ def clip(machine: Machine, native: Native, given: Call) -> Value | None:
     known = given.given.get("use_norm")
     if isinstance(known, coefficients.Norm) and of.backward is not None and known.of - {of.token}:
         event = replace(event, is_stale=True)
-    made = after(of if len(of.history) < _LONG else Gradients(of.token), event)
-    made.after = len(machine.taken)
-    machine.changes.append(made)
+    made = changed(machine, of if len(of.history) < _LONG else Gradients(of.token), event)
     return Tuple((), items=(made, Thing((*made.token, "norm"), frozenset({"norm"})))) if native.returns_pair else made
 
 
@@ -142,9 +139,7 @@ def own_clip(machine: Machine, of: Gradients, given: Call) -> Gradients:
     kind = "value" if "value" in name else "norm" if "global" in name or "grad_norm" in name else "each"
     limit = limits.about(machine, rule.args[0] if isinstance(rule, Made) and rule.args else None, None)
     event = Clip(**machine.about(given.node), **limit, returns=True, params=whose(of), kind=kind, is_late=of.is_update)
-    made = replace(after(of, event), after=len(machine.taken))
-    machine.changes.append(made)
-    return made
+    return changed(machine, of, event)
 
 
 # ---- functions and methods -----------------------------------------------------------------------------------------------

@@ -73,8 +73,9 @@ def _is_off(machine: Machine, limit: Value | None, node: ast.expr | None, settin
     names = {setting, _own_name(limit), _name(node)} - {""}
     value = number_of(limit)
     if value is None:
-        default = node.args[1] if isinstance(node, ast.Call) and len(node.args) == 2 else None
-        has_zero = isinstance(default, ast.Constant) and default.value == 0 and last(node.func) == "get"  # type: ignore[union-attr]
+        is_get = isinstance(node, ast.Call) and len(node.args) == 2 and last(node.func) == "get"
+        default = node.args[1] if is_get and isinstance(node, ast.Call) else None
+        has_zero = isinstance(default, ast.Constant) and default.value == 0
         if not has_zero and names.isdisjoint(machine.file.zeros):
             return False
     elif value != 0 or value is False:

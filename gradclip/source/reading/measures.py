@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LOCAL", "compared", "logged", "measure", "passed", "reduced", "rooted"]
 
-LOCAL = "local"  #: the mark of the shards that this process holds, and of what is computed from them
+LOCAL = "local"  #: the mark of this process's shards, and of values computed from them
 MEASURED = "measured:"  #: the mark of a norm, with the place of its event
 #: functions that compute in one process
 _ALONE = frozenset(
@@ -50,9 +50,7 @@ def reduced(machine: Machine, given: Call) -> None:
 
 def passed(machine: Machine, given: Call) -> bool:
     """Whether a call of an unknown function gets a norm of this process's shards, and may reduce it over all processes."""
-    if not any(LOCAL in x.marks for x in (*given.args, *given.given.values())):
-        return False
-    if last(given.node.func) in _ALONE:
+    if last(given.node.func) in _ALONE or not any(LOCAL in x.marks for x in (*given.args, *given.given.values())):
         return False
     reduced(machine, given)
     return True

@@ -15,7 +15,7 @@ from gradclip.source.reading.values import Call, Constant, Gradients, Made, Thin
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["EVERY", "added", "after", "clip_by", "made_with", "own_clip", "paired", "stepped", "whose"]
+__all__ = ["EVERY", "added", "after", "changed", "clip_by", "made_with", "own_clip", "paired", "stepped", "whose"]
 
 EVERY = Condition("MultiSteps", kind="every", text="`MultiSteps` has seen all passes")
 _FITS = frozenset({"fit", "fit_generator", "train_on_batch"})
@@ -25,6 +25,13 @@ _KINDS = {Scope.VALUE: "value", Scope.GLOBAL: "norm"}
 def after(one: Gradients, *events: Event, is_update: bool = False) -> Gradients:
     """Gradients after more has happened to them."""
     return replace(one, history=(*one.history, *events), is_update=one.is_update or is_update)
+
+
+def changed(machine: Machine, of: Gradients, clip: Clip) -> Gradients:
+    """What a clip makes of gradients, after the steps so far: the program may take it, or drop it."""
+    made = replace(after(of, clip), after=len(machine.taken))
+    machine.changes.append(made)
+    return made
 
 
 def added(parts: Sequence[Gradients]) -> Gradients:
@@ -57,13 +64,10 @@ def made_with(machine: Machine, made: Made, given: Call) -> None:
     about = {**machine.about(given.node), "params": UNKNOWN}
     step = Step(**{**about, "text": "The optimizer's step"}, optimizer=made.token)
     own = BY_NAME.get(made.name)
-    if own is not None and own.kind is Kind.OBJECT:
-        limit = limits.of_native(machine, own, given)
-        machine.taken.append((Clip(**about, **limit, returns=True, kind=_kind(own)), step))
-    for native in KEYWORDS.get(made.name, ()):
-        if native.keyword in given.given:
-            limit = limits.of_native(machine, native, given)
-            machine.taken.append((Clip(**about, **limit, returns=True, kind=_kind(native)), step))
+    objects = [own] if own is not None and own.kind is Kind.OBJECT else []
+    for native in (*objects, *(x for x in KEYWORDS.get(made.name, ()) if x.keyword in given.given)):
+        limit = limits.of_native(machine, native, given)
+        machine.taken.append((Clip(**about, **limit, returns=True, kind=_kind(native)), step))
 
 
 def stepped(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gradients:

@@ -42,7 +42,7 @@ def _clip(machine: Machine, native: Native, link: Made, of: Gradients, given: Ca
     first = link.args[0] if link.args else None
     limit = first.args[0] if isinstance(first, Made) and first.args else first
     written = link.node.args[0] if link.node is not None and link.node.args and limit is first else None
-    said = limits.about(machine, limit, written) | {"where": link.where, "text": link.text, "is_off": False}
+    said = limits.about(machine, limit, written, zero_is_off=True) | {"where": link.where, "text": link.text}
     return clip_by(native, of, **{**machine.about(given.node), **said})
 
 

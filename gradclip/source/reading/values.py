@@ -144,7 +144,7 @@ class Gradients(Value):
     sources: Token = ()  #: the identity of the list of their variables
     beside: tuple[Gradients, ...] = ()  #: others that a loop takes with them
     pairs: str = ""  #: "filtered" (some are left out), "shifted" (and their variables are not)
-    factors: frozenset[object] = frozenset()  #: the identities of what their loss was multiplied by
+    factors: frozenset[object] = frozenset()  #: the identities of the factors of their loss
 
     @property
     def backward(self) -> Backward | None:

@@ -183,9 +183,8 @@ class _Trained:
     cls: ast.ClassDef
 
     def __call__(self, machine: Machine) -> object:
-        machine.scope.names.update(_names(self.file))
-        cls = machine.scope.find(self.cls.name)
-        if not isinstance(cls, Class):
+        cls = _class(machine, self.file, self.cls)
+        if cls is None:
             return None
         owner = _object(machine, cls, self.cls)
         flag = machine.attribute(owner, "automatic_optimization")
@@ -215,9 +214,8 @@ class _Unread:
     cls: ast.ClassDef
 
     def __call__(self, machine: Machine) -> object:
-        machine.scope.names.update(_names(self.file))
-        cls = machine.scope.find(self.cls.name)
-        if not isinstance(cls, Class) or not any(is_optimizer_class(ast.unparse(x)) for x in self.cls.bases):
+        cls = _class(machine, self.file, self.cls)
+        if cls is None or not any(is_optimizer_class(ast.unparse(x)) for x in self.cls.bases):
             return None
         machine.hook(_object(machine, cls, self.cls), "get_gradients")
         clips = [x for made in machine.changes for x in made.history if isinstance(x, Clip)]
@@ -225,6 +223,13 @@ class _Unread:
         machine.taken.extend((replace(x, unread=why),) for x in clips)
         machine.changes.clear()
         return None
+
+
+def _class(machine: Machine, file: File, node: ast.ClassDef) -> Class | None:
+    """A class of a module, after its simple statements have run."""
+    machine.scope.names.update(_names(file))
+    found = machine.scope.find(node.name)
+    return found if isinstance(found, Class) else None
 
 
 def _names(file: File) -> dict[str, Value]:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
@@ -19,7 +18,7 @@ from gradclip.source.byhand import clamps, likely, norms
 from gradclip.source.codes import wanted
 from gradclip.source.found import ApiCall, Context, Decision, manual
 from gradclip.source.gradients import Gradients
-from gradclip.source.hidden import DERIVED
+from gradclip.source.hidden import may_clip
 from gradclip.source.model import Migrated, Options, Site, SourceError
 from gradclip.source.resolve import Resolver
 from gradclip.source.settings import KEYS
@@ -32,16 +31,6 @@ __all__ = ["decided", "linted", "read", "site"]
 
 #: a decision, or a clip that a rewrite may replace
 _Found = Decision | ApiCall | clamps.ByValue | norms.ByNorm
-#: in lower case; a source without any of these words has no sites
-_WORDS = (
-    *("clip", "clamp", "_norm", "norm(", "/ norm", "/norm", "/ (norm", "/(norm", "minimum"),
-    *(".mul_(", "agc(", "optax", "dpsgd", "differentially_private"),
-)
-#: a norm, or a bound, without one of the words
-_ROOT = re.compile(
-    r"r?sqrt|\*\*=? *\(?(0?\.5|1 ?/ ?2)|abs\(\)\.max\(|max\((\w+\.)*abs\(|amax\(|l2_loss|l2norm|normalize\(|vdot\("
-    r"|max\((\w+\.)*min\(|min\((\w+\.)*max\("
-)
 _BOM = "\ufeff"
 
 
@@ -72,10 +61,7 @@ def read(source: str, options: Options, do: Callable[[Context], Migrated]) -> Mi
     Raises:
         SourceError: if the source is not Python 3.
     """
-    lower = source.lower()
-    by_hand = ("grad" in lower or re.search(DERIVED, source)) and _ROOT.search(lower)
-    trains = options.lint and ".backward(" in lower  # it may clip in another file
-    if not (trains or by_hand or any(word in lower for word in _WORDS)):
+    if not may_clip(source, lint=options.lint):
         return Migrated(source)
     mark = _BOM if source.startswith(_BOM) else ""
     collects = gc.isenabled()
