@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import importlib
+import operator
 import os
+import random
+import sys
 import zlib
 from collections.abc import Generator
 from pathlib import Path
@@ -134,6 +137,23 @@ def _in_order(same: list[pytest.Item], on: str) -> list[pytest.Item]:
 def _owner(name: str) -> str | None:
     """Return the run that a folder belongs to: ``torch_only/``, ``package/``."""
     return name.removesuffix("_only") if name.endswith("_only") else "package" if name == "package" else None
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    """Begin each test with the same random numbers: a model's first weights do not depend on the run, nor on the tests before.
+
+    A seed is set where the framework is imported already.
+    """
+    random.seed(0)
+    for module, seed in {
+        "numpy": "random.seed",
+        "torch": "manual_seed",
+        "tensorflow": "random.set_seed",
+        "paddle": "seed",
+    }.items():
+        if module in sys.modules:
+            operator.attrgetter(seed)(sys.modules[module])(0)
 
 
 def load(config: pytest.Config) -> Framework:
