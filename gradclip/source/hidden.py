@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-__all__ = ["hide", "may_clip"]
+__all__ = ["hide", "may_clip", "names_clip"]
 
 _DERIVED = r"\bd(params|theta|[WUV])\w*(\[\w+\])? *[*/]="  #: a gradient that is called as in a formula: ``dW *= k``
 
@@ -25,16 +25,31 @@ _TELLING = re.compile(
     rb"|optim|[sS]caler|strategy|no_sync|Trainer|TrainingArguments"
     rb"|" + _DERIVED.encode()
 )
-#: in lower case; a source without any of these words has no sites
-_WORDS = (
-    *("clip", "clamp", "_norm", "norm(", "/ norm", "/norm", "/ (norm", "/(norm", "minimum"),
-    *(".mul_(", "agc(", "optax", "dpsgd", "differentially_private"),
+#: in lower case; each is a name of a clip, or a part of one
+_CLIPS = (
+    "clip",
+    "clamp",
+    "agc(",
+    "dpsgd",
+    "differentially_private",
+    "global_norm",
+    "total_norm",
+    "grad_norm",
+    "tree_norm",
+    "tree.norm",
 )
+#: what bounds some elements: a minimum of a maximum, the reverse, ``g[norms > limit] *= limit / norms``
+_ELEMENTS = re.compile(
+    r"(?s)\bmin(imum)?\(.{0,200}?\bmax(imum)?\(|\bmax(imum)?\(.{0,200}?\bmin(imum)?\(|\[[^\]\n]*[<>][^\]\n]*\] *[*/]="
+)
+#: in lower case: a bound or a norm, which may be of gradients
+_BOUNDS = ("_norm", "norm(", "/ norm", "/norm", "/ (norm", "/(norm", "minimum", ".mul_(")
 #: a norm, or a bound, without one of the words
 _ROOT = re.compile(
     r"r?sqrt|\*\*=? *\(?(0?\.5|1 ?/ ?2)|abs\(\)\.max\(|max\((\w+\.)*abs\(|amax\(|l2_loss|l2norm|normalize\(|vdot\("
     r"|max\((\w+\.)*min\(|min\((\w+\.)*max\("
 )
+_GRADIENT = re.compile(rf"[gG]rad|GRAD|update|gnorm|dparams|dtheta|\bg(s|vs)?\b|\bd[A-Z]|\bd[wb]\b|{_DERIVED}")
 _SHORT = 3  # lines: hiding a shorter body saves too little
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -42,8 +57,18 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def may_clip(source: str, *, lint: bool) -> bool:
     """Whether a source has a word of a clip; for the linter also one that trains, since it may clip in another file."""
     lower = source.lower()
-    by_hand = ("grad" in lower or re.search(_DERIVED, source)) and _ROOT.search(lower)
-    return bool(by_hand) or (lint and ".backward(" in lower) or any(word in lower for word in _WORDS)
+    if any(word in lower for word in _CLIPS) or "optax" in lower or (lint and ".backward(" in lower):
+        return True
+    is_bound = any(word in lower for word in _BOUNDS)
+    return bool(is_bound and _GRADIENT.search(source)) or bool(
+        ("grad" in lower or re.search(_DERIVED, source)) and _ROOT.search(lower)
+    )
+
+
+def names_clip(source: str) -> bool:
+    """Whether a source that may clip names a clip, or a bound of each element. All others are written by hand."""
+    lower = source.lower()
+    return any(word in lower for word in _CLIPS) or _ELEMENTS.search(lower) is not None
 
 
 def hide(tree: ast.Module, data: bytes, lines: Sequence[int]) -> tuple[bytes, list[Function]]:

@@ -16,7 +16,7 @@ from gradclip.source.model import SourceError
 if TYPE_CHECKING:
     import libcst as cst
 
-__all__ = ["module", "needed", "tree"]
+__all__ = ["module", "needed", "parsed", "tree"]
 
 _RUNS = sys.version_info[:2]
 _NEWER = {  #: newer syntax, by a line of it or by the message of an older parser; the newest first
@@ -35,10 +35,18 @@ def tree(text: str) -> ast.Module:
     Raises:
         SourceError: if the source is not Python 3, is newer than the running Python, or would crash LibCST's parser.
     """
+    made = parsed(text)
+    if _is_too_deep(made):
+        raise SourceError(_DEEP)
+    return made
+
+
+def parsed(text: str) -> ast.Module:
+    """The same, also of a source that would crash LibCST's parser."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in the source's strings do not matter here
-            made = ast.parse(text)
+            return ast.parse(text)
     except (RecursionError, MemoryError):
         raise SourceError(_DEEP) from None
     except SyntaxError as error:
@@ -47,9 +55,6 @@ def tree(text: str) -> ast.Module:
         raise SourceError(message, error.lineno or 0, error.offset or 0) from None
     except ValueError as error:  # a null byte, a lone surrogate
         raise SourceError(f"It is not Python 3: {error}.") from None
-    if _is_too_deep(made):
-        raise SourceError(_DEEP)
-    return made
 
 
 def needed(error: SyntaxError, text: str) -> str:
@@ -103,5 +108,8 @@ def _is_too_deep(made: ast.Module) -> bool:
             depth += max(alias.name.count(".") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             depth += (node.module or "").count(".")
-        stack += [(child, depth, patterns) for child in ast.iter_child_nodes(node)]
+        for value in vars(node).values():  # quicker than ast.iter_child_nodes; what has no fields has no depth
+            for child in value if value.__class__ is list else (value,):
+                if isinstance(child, ast.AST) and child._fields:
+                    stack.append((child, depth, patterns))
     return False

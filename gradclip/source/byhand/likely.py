@@ -15,8 +15,9 @@ import libcst as cst
 from gradclip.source.byhand.facts import NOTHING, Fact, Value, either, power, quotient
 from gradclip.source.byhand.guesses import Guesses, Place
 from gradclip.source.found import Context, Decision, Finding, manual, unchanged
+from gradclip.source.parsing import parsed
 
-__all__ = ["named"]
+__all__ = ["named", "shown"]
 
 
 _MAY_BE = [  #: a function without one of these has no such clip
@@ -54,18 +55,27 @@ def named(context: Context, known: Sequence[Decision]) -> list[Decision]:
     return list(found.values())
 
 
+def shown(source: str) -> bool:
+    """Whether the search finds any clip, bounded or not: a source without one need not be read by LibCST.
+
+    Raises:
+        SourceError: if the source is not Python 3.
+    """
+    return all(one.search(source) for one in _MAY_BE) and any(_places(parsed(source), source))
+
+
 def _finding(shown: str) -> Finding:
     reason = f"{shown} has a norm of what may be gradients, and scales them under a bound: likely a clip by norm, written out."
     advice = "If it is one, pass the gradients and a rule to gradclip.clip: for one norm over all of them"
     return Finding("GM402", reason, f"{advice} gradclip.dialects.torch.clip_grad_norm(limit).")
 
 
-def _places(tree: ast.Module, text: str) -> Iterator[tuple[Place, bool]]:
+def _places(module: ast.Module, text: str) -> Iterator[tuple[Place, bool]]:
     """The divisions of coefficients, in the functions, the classes and the rest of a module, the bounded ones first."""
     lines = text.splitlines(keepends=True)
-    codes = {one: "".join(lines[one.lineno - 1 : one.end_lineno]) for one in tree.body}
-    blocks = [one for one in tree.body if isinstance(one, _BLOCKS)]
-    rest = [one for one in tree.body if not isinstance(one, _BLOCKS)]
+    codes = {one: "".join(lines[one.lineno - 1 : one.end_lineno]) for one in module.body}
+    blocks = [one for one in module.body if isinstance(one, _BLOCKS)]
+    rest = [one for one in module.body if not isinstance(one, _BLOCKS)]
     likely = [one for one in blocks if all(pattern.search(codes[one]) for pattern in _MAY_BE)]
     names = {one: frozenset(_NAME.findall(codes[one])) for one in blocks} if likely else {}
     called = frozenset().union(*(names[one] for one in likely))

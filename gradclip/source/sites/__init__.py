@@ -18,7 +18,7 @@ from gradclip.source.byhand import clamps, likely, norms
 from gradclip.source.codes import wanted
 from gradclip.source.found import ApiCall, Context, Decision, manual
 from gradclip.source.gradients import Gradients
-from gradclip.source.hidden import may_clip
+from gradclip.source.hidden import may_clip, names_clip
 from gradclip.source.model import Migrated, Options, Site, SourceError
 from gradclip.source.resolve import Resolver
 from gradclip.source.settings import KEYS
@@ -64,10 +64,13 @@ def read(source: str, options: Options, do: Callable[[Context], Migrated]) -> Mi
     if not may_clip(source, lint=options.lint):
         return Migrated(source)
     mark = _BOM if source.startswith(_BOM) else ""
+    text = source.removeprefix(_BOM)
     collects = gc.isenabled()
     gc.disable()  # a tree has many objects, and none becomes garbage during parsing
     try:
-        made = do(_context(Source(source.removeprefix(_BOM)), options))
+        if not (options.lint or options.norms or names_clip(text) or likely.shown(text)):
+            return Migrated(source)
+        made = do(_context(Source(text), options))
     except RecursionError:
         raise SourceError("nested too deeply to be read") from None
     finally:
