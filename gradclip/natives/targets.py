@@ -15,11 +15,12 @@ from gradclip.natives.code import code, is_exact, notes, replaces_only_the_call
 from gradclip.natives.model import LOWER, Applied, Native
 from gradclip.natives.nearest import FRAMEWORKS, Match, Wanted, nearest
 
-__all__ = ["OWN_NAMES", "Target", "placeholders", "targets"]
+__all__ = ["DROP_INS", "OWN_NAMES", "Target", "drop_in", "placeholders", "targets"]
 
-_DROP_INS = {name: getattr(module, name) for module in (torch, tensorflow, paddle) for name in module.__all__}
+#: gradclip's functions that have the name of a native
+DROP_INS = {name: getattr(module, name) for module in (torch, tensorflow, paddle) for name in module.__all__}
 #: gradclip's names that clip or measure
-OWN_NAMES = frozenset({*_DROP_INS, *_general, "clipped", "ClipResult"})
+OWN_NAMES = frozenset({*DROP_INS, *_general, "clipped", "ClipResult"})
 #: what applies a rule in a framework's own place, and what its user must know
 _WRAPPERS: Mapping[Applied, tuple[str, str]] = {
     Applied.CHAIN: (
@@ -126,22 +127,23 @@ def _in_gradclip(native: Native) -> Target | None:
         wrapper, note = _WRAPPERS[native.applied]
         renamed = {native.keyword: native.keyword} if native.keyword else {}
         return Target(f"gradclip.dialects.{native.dialect}", renamed, exact=native.is_exact, wrapper=wrapper, note=note)
-    drop_in = _drop_in(native)
-    if drop_in is not None and not native.ours:
-        return drop_in
+    replaced = drop_in(native)
+    if replaced is not None and not native.ours:
+        return replaced
     form = native.ours or _by_rule(native)
     name = "gradclip." + form.partition("gradclip.")[2].partition("(")[0]
     is_off = native.at_zero == "off"
     return Target(name, exact=False, note=native.advice, by_hand=True, form=form, ordinary_limit=is_off)
 
 
-def _drop_in(native: Native) -> Target | None:
+@cache
+def drop_in(native: Native) -> Target | None:
     """The function of gradclip that replaces a native, if it has one: optax's clips are links of a chain, and have none."""
     names = (*(name.rpartition(".")[2] for name in native.names), BY_DIALECT[native.dialect].last)
-    name = next((name for name in names if name in _DROP_INS and native.family != "jax"), None)
+    name = next((name for name in names if name in DROP_INS and native.family != "jax"), None)
     if name is None:
         return None
-    takes, (first, *others) = inspect.signature(_DROP_INS[name]).parameters, native.signature.parameters
+    takes, (first, *others) = inspect.signature(DROP_INS[name]).parameters, native.signature.parameters
     dropped = frozenset(p for p in others if native.called.get(p, p) not in takes)
     renamed = {p: native.called.get(p, p) for p in (first, *others) if p not in dropped}
     if native.takes_tensors:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from gradclip.natives import NATIVES, Kind, Native
+from gradclip.natives.own import BY_RULE
 from gradclip.natives.targets import Target
 from gradclip.source.codes import CODES
 from gradclip.source.gradients import Gradients
@@ -47,14 +48,25 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """A call of one function of the table, with its arguments bound."""
+    """A call of one function of the table, or of gradclip's own of the same meaning, with its arguments bound."""
 
     context: Context
     call: cst.Call
     api: Native
     name: str  #: the qualified name that the call uses
-    arguments: Mapping[str, cst.Arg]
+    arguments: Mapping[str, cst.Arg]  #: by the parameters of ``api``; those of a rule are among them
     target: Target | None
+    framework: str  #: whose tensors it gets
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a call of gradclip."""
+        return self.name.startswith("gradclip.")
+
+    @property
+    def is_by_rule(self) -> bool:
+        """Whether it is a call of gradclip that takes a rule, and returns a ``ClipResult``."""
+        return self.name in BY_RULE
 
     @property
     def limits(self) -> Mapping[str, cst.BaseExpression]:

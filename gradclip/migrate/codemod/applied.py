@@ -22,6 +22,8 @@ __all__ = ["applied"]
 def applied(found: ApiCall) -> Decision:
     """Decide on a call of one function with its arguments bound: a look-alike, a trap, a crossing, or a rewrite."""
     api, options = found.api, found.context.options
+    if found.is_own:
+        return unchanged(found.call, "GM002", api=api)
     alike = look_alike(found)
     if alike:
         return unchanged(found.call, "GM112", alike, api)

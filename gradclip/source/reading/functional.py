@@ -32,7 +32,7 @@ from gradclip.source.reading.values import (
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["clip", "differentiated", "function", "is_derivative", "mapped", "method", "own_clip"]
+__all__ = ["clip", "differentiated", "function", "is_derivative", "mapped", "method"]
 
 _DERIVATIVE = re.compile(r"(^|\.)(filter_)?(value_and_)?grad$")
 _MAPS = re.compile(r"(tree_map|tree\.map|tree_util\.tree_map|map_structure|multimap)$")
@@ -130,16 +130,6 @@ def scanned(machine: Machine, given: Call) -> Value:
     again = [replace(x, history=(*x.history, *x.history)) if isinstance(x, Gradients) else x for x in inner]
     first = Tuple((), items=tuple(again)) if parts and isinstance(parts[0], Tuple) else again[0] if again else made
     return Tuple((), items=(first, Thing(machine.fresh(given.node, "outputs"))))
-
-
-def own_clip(machine: Machine, of: Gradients, given: Call) -> Gradients:
-    """``gradclip.clip(grads, rule)``."""
-    rule = given.get(1, "rule")
-    name = rule.name.rpartition(".")[2] if isinstance(rule, Made) else ""
-    kind = "value" if "value" in name else "norm" if "global" in name or "grad_norm" in name else "each"
-    limit = limits.about(machine, rule.args[0] if isinstance(rule, Made) and rule.args else None, None)
-    event = Clip(**machine.about(given.node), **limit, returns=True, params=whose(of), kind=kind, is_late=of.is_update)
-    return changed(machine, of, event)
 
 
 # ---- functions and methods -----------------------------------------------------------------------------------------------

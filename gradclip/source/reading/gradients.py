@@ -247,6 +247,7 @@ def clip(
 ) -> Value:
     """``clip_grad_norm_(parameters, limit)``."""
     is_exact = native is not None and native.is_exact
+    is_off = native is not None and native.dialect != "" and native.at_zero != "zeros"
     algorithm = given.given.get("gradient_clip_algorithm")
     by_method = "value" in getattr(given.node.func, "attr", "") or (
         isinstance(algorithm, Constant) and algorithm.value == "value"
@@ -264,7 +265,7 @@ def clip(
             **machine.about(given.node),
             params=params,
             kind="value" if is_value else "norm",
-            **limits.about(machine, limit, written),
+            **limits.about(machine, limit, written, zero_is_off=is_off),
             is_loop=is_loop,
             only_measures=isinstance(limit, Constant) and limit.value == math.inf,
             wants_norm=given.node is not machine.bare,

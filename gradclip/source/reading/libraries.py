@@ -7,7 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from gradclip.natives import BY_NAME, NATIVES, Kind, Native
-from gradclip.source.reading import functional, gradients, measures, taken, transformations
+from gradclip.natives.own import BY_RULE, dialect_of, reproduced
+from gradclip.source.reading import functional, gradients, measures, own, taken, transformations
 from gradclip.source.reading.values import (
     MOST,
     SCALED,
@@ -69,11 +70,8 @@ _LIMITS = ("max_norm", "clip_value", "clip_norm", "max_grad_norm", "gradient_cli
 
 @cache
 def _native(name: str) -> Native | None:
-    """The native of a qualified name; gradclip's function of a native's name means the same."""
-    if name.startswith("gradclip.") and ".dialects." not in name:
-        last = name.rpartition(".")[2]
-        return next((x for x in NATIVES if x.last == last and x.kind in (Kind.IN_PLACE, Kind.RETURNED) and x.stays), None)
-    known = BY_NAME.get(name)
+    """The native of a qualified name, also of gradclip's function that reproduces it."""
+    known = BY_NAME.get(name) or reproduced(name)
     if known is None and name.startswith(("apex.", "megatron.", "colossalai.", "deepspeed.")):  # their own of torch's
         return next((x for x in NATIVES if x.framework == "torch" and x.last == name.rpartition(".")[2]), None)
     return known
@@ -87,12 +85,9 @@ def function(machine: Machine, name: str, given: Call) -> Value:
     if native is not None and native.kind is Kind.RETURNED:
         made = functional.clip(machine, native, given)
         return made if made is not None else machine.unknown(Library((name,), name=name), given)
-    last = name.rpartition(".")[2]
-    if name == "gradclip.clip_":
-        return gradients.clip(machine, given.get(0, "grads"), given.get(1, "rule"), given)
-    first = given.get(0)
-    if name == "gradclip.clip" and isinstance(first, Gradients):
-        return functional.own_clip(machine, first, given)
+    if (made := own.function(machine, name, given)) is not None:
+        return made
+    last, first = name.rpartition(".")[2], given.get(0)
     if last in ("chain", "from_iterable") and "itertools" in name:
         return _chained(given)
     if last == "partial" and isinstance(first, (Function, Bound)):
@@ -120,7 +115,7 @@ def function(machine: Machine, name: str, given: Call) -> Value:
         return made
     if _WRAPPERS.search(name) and first is not None and not isinstance(first, Constant):
         return first
-    is_own = name.startswith("gradclip.") and (last in ("clipped", "gradient_transformation") or ".dialects." in name)
+    is_own = name in BY_RULE or dialect_of(name)
     if is_own or last[:1].isupper() or gradients.is_optimizer_class(name) or name.startswith("optax."):
         return _made(machine, name, given)
     found = machine.unknown(Library((name,), name=name), given)

@@ -11,13 +11,19 @@ from functools import cached_property
 from typing import Any
 
 from gradclip.natives import BY_NAME, KEYWORDS
+from gradclip.natives.model import Applied
+from gradclip.natives.own import BY_RULE
 
 __all__ = ["EVENTS", "File", "Follow", "last"]
 
 #: the file of a module for its name as it is written; None if it is not of the project
 Follow = Callable[[str], "File | None"]
 
-CLIPS = frozenset(name.partition("(")[0].rpartition(".")[2] for name in BY_NAME if name not in KEYWORDS)
+CLIPS = frozenset(
+    name.partition("(")[0].rpartition(".")[2]
+    for name in (*BY_NAME, *(own for own, applied in BY_RULE.items() if applied is not Applied.NORM))
+    if name not in KEYWORDS
+)
 #: last names of calls that change gradients, or take them
 EVENTS = CLIPS | {
     *("backward", "manual_backward", "step", "zero_grad", "clear_grad", "clear_gradients", "unscale_", "unscale_gradients"),

@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.natives import BY_NAME, Kind, Native
+from gradclip.natives.model import Applied
+from gradclip.natives.own import BY_RULE
 from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Step
-from gradclip.source.reading import limits
+from gradclip.source.reading import limits, own
 from gradclip.source.reading.taken import EVERY, after, clip_by, stepped
 from gradclip.source.reading.values import Call, Gradients, Made, Table, Thing, Tuple, Value
 
@@ -31,19 +33,26 @@ def is_clip(link: Value) -> Native | None:
     """The native of a transformation of a chain."""
     if not isinstance(link, Made):
         return None
+    if link.name in BY_RULE:
+        return own.native_of(link.name, _made_by(link)) if link.node is not None else None
     native = BY_NAME.get(link.name)
-    if native is None and link.name.endswith("gradient_transformation"):
-        return next(x for x in BY_NAME.values() if x.names[0] == "optax.clip_by_global_norm")
     return native if native is not None and native.kind is Kind.OBJECT and native.framework == "optax" else None
 
 
 def _clip(machine: Machine, native: Native, link: Made, of: Gradients, given: Call) -> Clip:
     """The clip that a link of a chain is; its limit may be in a rule of gradclip's."""
-    first = link.args[0] if link.args else None
-    limit = first.args[0] if isinstance(first, Made) and first.args else first
-    written = link.node.args[0] if link.node is not None and link.node.args and limit is first else None
+    if link.name in BY_RULE:
+        limit, written = own.taken(link.name, _made_by(link))
+    else:
+        limit = link.args[0] if link.args else None
+        written = link.node.args[0] if link.node is not None and link.node.args else None
     said = limits.about(machine, limit, written, zero_is_off=True) | {"where": link.where, "text": link.text}
     return clip_by(native, of, **{**machine.about(given.node), **said})
+
+
+def _made_by(link: Made) -> Call:
+    assert link.node is not None
+    return Call(link.node, link.args, link.given)
 
 
 def _links(made: Value) -> Iterator[Value]:
@@ -54,6 +63,8 @@ def _links(made: Value) -> Iterator[Value]:
             yield from _links(part)
     else:
         yield made
+        if isinstance(made, Made) and BY_RULE.get(made.name) is Applied.OPTIMIZER and made.args:
+            yield from _links(made.args[0])
 
 
 def made_of(machine: Machine, made: Made, given: Call) -> None:

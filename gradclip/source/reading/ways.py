@@ -154,7 +154,8 @@ class _Entry:
             owner = _object(machine, cls, self.cls)
             target = machine.method(owner, self.function.name)
         else:
-            target = machine.scope.find(self.function.name)  # type: ignore[assignment]
+            found = machine.scope.find(self.function.name)
+            target = found if isinstance(found, Function) else None  # the file may bind the name again
         if target is None:
             return None
         given = unknowns(self.function, is_method=owner is not None)

@@ -22,7 +22,7 @@ from gradclip.source.hidden import may_clip, names_clip
 from gradclip.source.model import Migrated, Options, Site, SourceError
 from gradclip.source.resolve import Resolver
 from gradclip.source.settings import KEYS
-from gradclip.source.sites import calls, configuration, libraries, mentions
+from gradclip.source.sites import calls, configuration, libraries, mentions, own
 from gradclip.source.source import Source, last_name, target_names
 from gradclip.source.traps import PLACES, steps
 from gradclip.source.values import Values
@@ -173,7 +173,7 @@ def _others(context: Context) -> Iterator[_Found]:
 
 def _names(context: Context) -> frozenset[str]:
     """The last names that a relevant call can have in this source: imports and assignments may add new names."""
-    telling = mentions.METHODS | clamps.METHODS | libraries.LAST_NAMES | _TABLE
+    telling = mentions.METHODS | clamps.METHODS | libraries.LAST_NAMES | _TABLE | own.LAST_NAMES
     imported = {binding.local for binding in context.resolver.bindings if binding.qualified.rpartition(".")[2] in telling}
     assigned = {
         name

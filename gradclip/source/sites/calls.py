@@ -13,6 +13,7 @@ from gradclip.natives.targets import targets
 from gradclip.source.bind import BindError, bind, keyword, literal
 from gradclip.source.found import ApiCall, Context, Decision, Finding, manual, unchanged
 from gradclip.source.resolve import Names
+from gradclip.source.sites import own
 from gradclip.source.traps import MISTAKES, steps
 from gradclip.source.traps.limits import clips_nothing
 
@@ -28,6 +29,9 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision | ApiCall]:
     found: list[Decision | ApiCall] = []
     if known:
         found.append(_function(node, known, names, context))
+    elif names.single.startswith("gradclip.") and (ours := own.call(node, names.single, context)) is not None:
+        yield ours
+        return
     for name in sorted(names.qualified & KEYWORDS.keys())[:1] if not known else ():
         given = [one for api in KEYWORDS[name] if (one := _keyword(node, name, api, names, context)) is not None]
         on = [one for one in given if isinstance(one, ApiCall) or one.code not in _OFF]
@@ -64,7 +68,7 @@ def _function(node: cst.Call, known: list[str], names: Names, context: Context) 
         arguments = bind(node, api.signature)
     except BindError as error:
         return manual(node, Finding("GM203" if error.starred else "GM204", str(error)), api)
-    return ApiCall(context, node, api, known[0], arguments, targets(api).get("gradclip"))
+    return ApiCall(context, node, api, known[0], arguments, targets(api).get("gradclip"), api.framework)
 
 
 def _problem(call: cst.Call, names: Names, functions: int, known: list[str], context: Context) -> Finding | None:
@@ -109,7 +113,7 @@ def _keyword(node: cst.Call, name: str, api: Native, names: Names, context: Cont
     if value is None or (value == 0 and value is not False):
         return unchanged(node, "GM003", f"`{api.keyword}={value}` is off.", api)
     bound = {api.keyword: arguments[api.keyword]}
-    return ApiCall(context, node, api, name, bound, targets(api).get("gradclip"))
+    return ApiCall(context, node, api, name, bound, targets(api).get("gradclip"), api.framework)
 
 
 def only_measures(found: ApiCall) -> bool:
@@ -123,7 +127,8 @@ def only_measures(found: ApiCall) -> bool:
 def look_alike(found: ApiCall) -> str:
     """Why a functional clip does not clip a gradient; "" if it may clip one."""
     tensors, gradients = found.tensors, found.context.gradients
-    if found.api.kind is not Kind.RETURNED or tensors is None or not found.api.dialect.startswith("tensorflow."):
+    is_returned = found.api.kind is Kind.RETURNED and not found.is_own
+    if not is_returned or tensors is None or not found.api.dialect.startswith("tensorflow."):
         return ""
     shown = found.context.source.shown(tensors)
     if gradients.is_action(tensors) and not found.api.dialect.endswith("global_norm"):

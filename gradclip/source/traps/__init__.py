@@ -33,6 +33,7 @@ OF_THE_NATIVE: tuple[Check, ...] = (paddle.check, paddle.check_order)
 MISTAKES: tuple[Check, ...] = (
     *OF_THE_NATIVE,
     limits.check_bound,
+    limits.check_off,
     results.check_ignored,
     results.check_copy,
     unused.check,

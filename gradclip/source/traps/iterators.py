@@ -21,10 +21,11 @@ def check(found: ApiCall) -> Finding | None:
         return None
     context = found.context
     value = context.values.value_of(tensors)
-    if found.api.framework == "paddle" and (_is_iterator(tensors, context) or (value and _is_iterator(value, context))):
+    loops_twice = found.framework == "paddle" and not found.is_own
+    if loops_twice and (_is_iterator(tensors, context) or (value and _is_iterator(value, context))):
         reason = "Paddle loops over its argument twice: given an iterator it clips nothing, but gradclip would clip."
         return Finding("GM101", reason, f"Make it a list: list({context.source.one_line(tensors)}).", changes=True)
-    return exhausted(tensors, found.call, context, torch=found.api.framework == "torch")
+    return exhausted(tensors, found.call, context, torch=found.framework == "torch")
 
 
 def exhausted(tensors: cst.BaseExpression, clip: cst.CSTNode, context: Context, *, torch: bool) -> Finding | None:

@@ -6,13 +6,13 @@ import re
 
 import libcst as cst
 
-from gradclip.natives import Native
+from gradclip.natives import Kind, Native
 from gradclip.source.bind import number
 from gradclip.source.found import ApiCall, Context, Finding
 from gradclip.source.gradients import mentions_norm
 from gradclip.source.source import last_name, once
 
-__all__ = ["bounds_a_norm", "called_a_norm", "check_bound", "check_norm", "clips_nothing"]
+__all__ = ["bounds_a_norm", "called_a_norm", "check_bound", "check_norm", "check_off", "clips_nothing"]
 
 _IS_NORM = re.compile(r"^(?!.*(max|clip|limit|threshold)).*norm")  #: a name for a measured norm
 
@@ -48,10 +48,17 @@ def clips_nothing(api: Native, limit: cst.BaseExpression, context: Context) -> F
     value = number(context.values.value_of(limit) or limit)
     if value is None or value > 0 or not api.dialect or api.at_zero != "off":
         return None
-    taken = api.signature.parameters.get(api.keyword)
+    name = api.keyword or api.limit
+    taken = api.signature.parameters.get(name)
     if taken is not None and taken.default == value:
         return None  # a default of 0 says that 0 is off
-    return Finding("GM125", f"`{api.keyword}={context.source.one_line(limit)}` clips nothing: only a limit above 0 does.")
+    return Finding("GM125", f"`{name}={context.source.one_line(limit)}` clips nothing: only a limit above 0 does.")
+
+
+def check_off(found: ApiCall) -> Finding | None:
+    """GM125: ``gradclip.clipped(optimizer, gradclip.dialects.keras.clipnorm(0))``."""
+    limits = found.limits.values() if found.api.kind is not Kind.KEYWORD else ()
+    return next((off for limit in limits if (off := clips_nothing(found.api, limit, found.context)) is not None), None)
 
 
 def bounds_a_norm(limit: cst.BaseExpression, context: Context) -> bool:

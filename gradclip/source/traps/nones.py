@@ -45,8 +45,9 @@ def _unguarded(found: ApiCall, tensor: cst.Name, iterable: cst.BaseExpression) -
     wanted = values.value_of(wanted) or wanted
     if len(made.args) > 2 or not _ALL.search(source.one_line(wanted)) or _is_sequential(wanted, found):
         return None
+    of = "gradclip" if found.is_own else "tf"
     reason = f"{source.shown(made)} is None for each variable that the loss does not use, and this function fails on None."
-    return Finding("GM123", reason, f"Write: ... if {tensor.value} is not None else None; or take tf.clip_by_global_norm.")
+    return Finding("GM123", reason, f"Write: ... if {tensor.value} is not None else None; or take {of}.clip_by_global_norm.")
 
 
 def _is_sequential(variables: cst.BaseExpression, found: ApiCall) -> bool:

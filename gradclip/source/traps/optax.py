@@ -23,7 +23,7 @@ _OPTIMIZER = re.compile(
 
 def check(found: ApiCall) -> Finding | None:
     """A clip that follows a transformation from gradients to updates: it clips updates."""
-    if found.api.framework != "optax" or found.api.kind is not Kind.OBJECT or found.api.dialect.endswith("block_rms"):
+    if found.framework != "optax" or found.api.kind is not Kind.OBJECT or found.api.dialect.endswith("block_rms"):
         return None
     for node in (found.call, *uses(found.call, found.context)):
         before = _in_chain(node, found)

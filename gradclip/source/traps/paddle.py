@@ -14,7 +14,7 @@ __all__ = ["check", "check_order", "fluid"]
 
 def check(found: ApiCall) -> Finding | None:
     """A clip set for parameters in another place or passed to ``minimize``."""
-    if found.api.framework != "paddle" or (found.context.options.lint and fluid(found.context)):
+    if found.framework != "paddle" or (found.context.options.lint and fluid(found.context)):
         return None  # a file for Paddle before 2.0 is right there
     if found.api.kind is Kind.GLOBAL_STATE:
         return _global(found)
@@ -90,7 +90,7 @@ def _place(found: ApiCall) -> Finding | None:
 def check_order(found: ApiCall) -> Finding | None:
     """``GradientClipByValue(-1.0, 1.0)``: Paddle's order is max, min."""
     limits = found.limits
-    if found.api.framework != "paddle" or "max" not in limits or "min" not in limits:
+    if found.framework != "paddle" or "max" not in limits or "min" not in limits:
         return None
     upper, lower = limits["max"], limits["min"]
     high, low = number(upper), number(lower)

@@ -30,7 +30,8 @@ def check(found: ApiCall) -> Finding | None:
 def _object(found: ApiCall, tensors: cst.BaseExpression) -> Finding | None:
     """``clip_grad_norm_(model, 1.0)``: the source uses ``model`` as a module, or the name as an optimizer."""
     shown = found.context.source.shown(tensors)
-    if last_name(tensors) == "param_groups" or receiver(tensors, "named_parameters") is not None:
+    named = receiver(tensors, "named_parameters") is not None and not found.is_own  # gradclip takes names
+    if last_name(tensors) == "param_groups" or named:
         return Finding("GM118", f"{shown} are not parameters, but hold them.", "Pass the parameters themselves.")
     if not isinstance(tensors, (cst.Name, cst.Attribute)):
         return None

@@ -16,6 +16,7 @@ from gradclip.source.source import last_name, receiver
 __all__ = ["check_copy", "check_ignored", "check_norm", "dropped", "lost_in_loop"]
 
 _AFTER = re.compile(r"(^|_)(clipped|after|post|new)(_|$)")
+_REFUSES = re.compile(r"^(assert)?_?[rR]aises")
 _COPIES = frozenset({"clone", "detach", "copy", "deepcopy", "numpy", "cpu", "tolist"})
 
 
@@ -24,23 +25,33 @@ def check_ignored(found: ApiCall) -> Finding | None:
     source = found.context.source
     holder = source.parents[found.call]
     target = found.context.source.target(found.call)
-    if found.api.kind is Kind.IN_PLACE and isinstance(target, cst.Name):
+    if found.api.kind is Kind.IN_PLACE and isinstance(target, cst.Name) and not found.is_by_rule:
         if found.context.gradients.is_named(target.value) and _is_for_gradients(found):
             reason = f"It clips in place and returns no gradients, but `{target.value}` is named as if it did."
             return Finding("GM105", reason, "Ignore the result: the call has clipped the gradients of the parameters.")
         return None
-    if found.api.kind not in (Kind.RETURNED, Kind.OBJECT):
+    if found.api.kind not in (Kind.RETURNED, Kind.OBJECT) or (found.is_by_rule and found.api.writes):
         return None
     if not isinstance(holder, cst.Expr) and not (isinstance(target, cst.Name) and target.value == "_"):
         return None
+    if any(_REFUSES.search(last_name(item)) for item in _entered(found)):
+        return None  # a test of an error
     if found.api.kind is Kind.OBJECT:
         return Finding("GM105", "It makes an object that nothing uses: nothing is clipped.", "Pass it to the optimizer.")
     tensors = found.tensors
     prefix = ""
-    if isinstance(tensors, cst.Name) and isinstance(holder, cst.Expr) and source.loop(found.call, tensors.value) is None:
+    is_given = isinstance(holder, cst.Expr) and not found.is_by_rule
+    if isinstance(tensors, cst.Name) and is_given and source.loop(found.call, tensors.value) is None:
         prefix = f"{tensors.value}, _ = " if found.api.returns_pair else f"{tensors.value} = "
     advice = f"Write: {prefix}{source.one_line(found.call)}; or remove the call." if prefix else ""
     return Finding("GM105", advice=advice, changes=bool(prefix), prefix=prefix)
+
+
+def _entered(found: ApiCall) -> list[cst.BaseExpression]:
+    """The functions of the ``with`` around a call: ``pytest.raises`` of ``with pytest.raises(ValueError):``."""
+    around = found.context.source.within(found.call, cst.With)
+    items = [item.item for item in around.items] if around is not None else []
+    return [item.func for item in items if isinstance(item, cst.Call)]
 
 
 def _is_for_gradients(found: ApiCall) -> bool:
@@ -75,7 +86,7 @@ def check_norm(found: ApiCall) -> Finding | None:
     target = found.context.source.target(found.call)
     if isinstance(target, cst.Tuple) and len(target.elements) == 2:
         target = target.elements[1].value
-    elif found.api.kind is not Kind.IN_PLACE:
+    elif found.api.kind is not Kind.IN_PLACE or found.is_by_rule:
         target = None
     measures = any(literal(limit) == math.inf for limit in found.limits.values())  # it may follow the clip
     if isinstance(target, cst.Name) and "norm" in target.value and _AFTER.search(target.value) and not measures:
@@ -118,8 +129,11 @@ def lost_in_loop(call: cst.Call, tensors: cst.BaseExpression, context: Context) 
 
 def _in_place(found: ApiCall, tensors: cst.BaseExpression) -> Finding | None:
     element = tensors.elt if isinstance(tensors, (cst.ListComp, cst.GeneratorExp)) else tensors
-    if receiver(element, *_COPIES) is not None:
+    is_lost = not found.is_by_rule or isinstance(found.context.source.parents[found.call], cst.Expr)
+    if receiver(element, *_COPIES) is not None and is_lost:
         return Finding("GM113", f"{found.context.source.shown(tensors)} is a copy, which is clipped in place and dropped.")
+    if found.is_by_rule or found.framework not in ("torch", "paddle"):
+        return None  # it takes gradients
     if "param" not in last_name(tensors) and found.context.gradients.is_gradient(tensors):
         reason = "It clips the gradients of the parameters that it gets: given gradients, it clips nothing."
         return Finding("GM113", reason, "Pass the parameters.")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import libcst as cst
 
 from gradclip.natives import Kind
+from gradclip.source.bind import keywords
 from gradclip.source.found import ApiCall, Finding
 from gradclip.source.source import Source, last_name, once, receiver
 
@@ -17,10 +18,12 @@ _FSDP = (
     "FullyShardedDataParallel"  # of torch and of fairscale; the gradients of fully_shard are DTensors, which know their shards
 )
 
+_ANSWERS = frozenset({"shards", "reduce"})  #: gradclip's arguments that say which processes hold the rest
+
 
 def check(found: ApiCall) -> Finding | None:
     """The parameters of a model in FSDP, in torch's clip by norm: each process takes the norm of its own shards."""
-    if found.api.framework != "torch" or found.api.kind is not Kind.IN_PLACE or found.clips_by_value:
+    if found.framework != "torch" or found.api.kind is not Kind.IN_PLACE or found.clips_by_value:
         return None
     context, model = found.context, None if found.tensors is None else receiver(found.tensors, "parameters")
     if not isinstance(model, (cst.Name, cst.Attribute)):
@@ -31,8 +34,12 @@ def check(found: ApiCall) -> Finding | None:
     if "NO_SHARD" in context.source.code(made) or is_beside_another(found) or is_left_over(found):
         return None
     shown = context.source.code(model)
-    reason = f"`{shown}` is in FSDP: torch's function takes the norm of one process's shards, another in each process."
-    return Finding("GM124", reason, f"Use {shown}.clip_grad_norm_(max_norm).")
+    does = "torch's function takes the norm of one process's shards, another in each process."
+    if found.is_own:
+        if not _ANSWERS.isdisjoint(keywords(found.call)):
+            return None
+        does = "gradclip refuses its gradients without shards= or reduce=."
+    return Finding("GM124", f"`{shown}` is in FSDP: {does}", f"Use {shown}.clip_grad_norm_(max_norm).")
 
 
 def is_beside_another(found: ApiCall) -> bool:

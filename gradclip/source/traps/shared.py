@@ -33,7 +33,9 @@ def check(found: ApiCall) -> Finding | None:
 
 def joined(found: ApiCall) -> list[tuple[cst.BaseExpression, bool]]:
     """The parts of a list of parameters, if two of them may share a parameter; else an empty list."""
-    counts = found.api.framework in ("torch", "paddle") and found.api.kind is Kind.IN_PLACE and not found.clips_by_value
+    if found.is_own:
+        return []  # gradclip counts a parameter once
+    counts = found.framework in ("torch", "paddle") and found.api.kind is Kind.IN_PLACE and not found.clips_by_value
     parts = list(_parts(found.tensors, found.context, 6)) if counts and found.tensors is not None else []
     return parts if _may_share(parts, found.context) else []
 
