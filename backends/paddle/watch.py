@@ -12,6 +12,7 @@ import numpy as np
 import paddle
 
 from gradclip.backends.paddle import versions
+from gradclip.backends.paddle.slot.clipped import Clipping
 from gradclip.doctor.events import Ids, Unwatched
 from gradclip.doctor.places import NOWHERE, Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
@@ -236,7 +237,7 @@ def _steps(recorder: Recorder, watch: PaddleWatch) -> None:
 
     base = paddle.optimizer.Optimizer
     kinds = [x for x in vars(paddle.optimizer).values() if isinstance(x, type) and issubclass(x, base)]
-    for kind in [base, *(x for x in kinds if x is not base)]:
+    for kind in [base, *(x for x in kinds if x is not base), Clipping]:  # the last one clips before its base's step
         for name in ("step", "minimize"):
             recorder.replace(kind, name, step)
         for name in ("clear_grad", "clear_gradients"):

@@ -77,6 +77,17 @@ def right_injected() -> None:
     train(optax.chain(optax.inject_hyperparams(optax.clip_by_global_norm)(max_norm=1.0), optax.adam(0.01)))
 
 
+def right_clipped() -> None:
+    """Right: gradclip around an optimizer, in a compiled step."""
+    train(gradclip.clipped(optax.adam(0.01), torch.clip_grad_norm(1.0)))
+
+
+def clipped_twice() -> None:
+    """gradclip around a chain that clips."""
+    chain = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.01))
+    train(gradclip.clipped(chain, torch.clip_grad_norm(1.0)))  # <- GM120
+
+
 def right_own() -> None:
     """Right: gradclip's link, then the optimizer, in a compiled step."""
     train(optax.chain(gradient_transformation(torch.clip_grad_norm(1.0)), optax.adam(0.01)))

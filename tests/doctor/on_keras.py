@@ -7,6 +7,9 @@ import sys
 import keras
 import numpy as np
 
+import gradclip
+from gradclip.dialects.keras import global_clipnorm
+
 
 def diverges() -> None:
     """The learning rate is far too high, and nothing clips."""
@@ -31,6 +34,15 @@ def right_fit() -> None:
     model = keras.Sequential([keras.layers.Input([4]), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
     x, y = np.random.randn(64, 4), 3 * np.random.randn(64, 1)
     model.compile(keras.optimizers.Adam(0.01, global_clipnorm=1.0), "mse", run_eagerly=True)
+    model.fit(x, y, batch_size=8, epochs=1, verbose=0)
+
+
+def right_clipped() -> None:
+    """Right: gradclip inside of an optimizer."""
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.layers.Input([4]), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+    x, y = np.random.randn(64, 4), 3 * np.random.randn(64, 1)
+    model.compile(gradclip.clipped(keras.optimizers.Adam(0.01), global_clipnorm(1.0)), "mse", run_eagerly=True)
     model.fit(x, y, batch_size=8, epochs=1, verbose=0)
 
 

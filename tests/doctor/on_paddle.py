@@ -167,6 +167,16 @@ def right_by_hand_not_reached() -> None:
         optimizer.clear_grad()
 
 
+def right_clipped() -> None:
+    """Right: gradclip inside of an optimizer."""
+    _, optimizer, loss = regression()
+    optimizer = gradclip.clipped(optimizer, clip_grad_norm(1.0))
+    for _ in range(6):
+        loss().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+
+
 def right_each() -> None:
     """Right: a norm for each gradient; minimize."""
     model, _, loss = regression()

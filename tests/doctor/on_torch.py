@@ -33,6 +33,16 @@ def after_step() -> None:
         optimizer.zero_grad()
 
 
+def right_clipped() -> None:
+    """Right: gradclip inside of an optimizer."""
+    _, optimizer, loss = regression()
+    optimizer = gradclip.clipped(optimizer, clip_grad_norm(1.0))
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+
 def after_zero() -> None:
     """The gradients are gone at the clip, and a backward pass makes new ones."""
     model, optimizer, loss = regression()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import watched
 
@@ -39,3 +41,14 @@ def test_the_findings(framework: str, name: str) -> None:
     assert told.found == watched.programs(framework)[name][1], told.report["findings"]
     assert told.status == int(bool(told.found))
     assert told.report["steps"] == 6 or (told.report["steps"] > 6 and name in SEVERAL)
+
+
+def test_the_clips_of_a_clipped_optimizer_are_seen(framework: str) -> None:
+    """``gradclip.clipped(optimizer, rule)``: each step has a clip, with the rule's norm, limit and name."""
+    report = watched.ran(framework, "right_clipped").report
+    assert len(report["norms"]) == report["steps"] == 6
+    assert {one["limit"] for one in report["norms"]} == {1.0}
+    for one in report["norms"]:
+        assert one["after"] == pytest.approx(min(one["before"], 1.0), rel=1e-5)
+    assert max(one["before"] for one in report["norms"]) > 1.0
+    assert re.search(r"· gradclip \w+\.\w*norm\w* [\d.]+ → 1\.00 ", report["timelines"][0])

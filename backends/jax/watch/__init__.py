@@ -9,57 +9,35 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from gradclip.core.rule import GLOBAL, VALUE, Rule
-from gradclip.doctor.events import NO_IDS, Backward, Clip, Ids, Step, Unwatched, these
+from gradclip.backends.jax import slot
+from gradclip.backends.jax.watch.links import CLIPS, OPTIMIZERS, Link, Seen, of_request, of_rule, record
+from gradclip.core.rule import GLOBAL, VALUE
+from gradclip.doctor.events import Unwatched
 from gradclip.doctor.guard import Make
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
-from gradclip.doctor.watch import Request, as_number
-from gradclip.natives.model import Applied
-from gradclip.natives.optax import NATIVES
+from gradclip.doctor.watch import Request
 
 __all__ = ["start"]
 
-#: optax's links that clip, by their names
-_CLIPS = {native.last: native for native in NATIVES if native.applied is Applied.CHAIN and native.is_own}
-_OPTIMIZERS = ("adabelief", "adafactor", "adagrad", "adam", "adamw", "lamb", "lars", "lion", "rmsprop", "sgd", "scale_by_adam")
 _PASSES = 4  #: whose gradients may wait for their updates, as of two networks
 _OTHERS = ("add_", "centralize", "ema", "identity", "scale", "trace")  #: the first letters of links that never clip
 
 
-class _Link(NamedTuple):
-    """What is known of a link of a chain."""
-
-    name: str
-    is_clip: bool = False
-    limit: Any = math.nan
-    is_value: bool = False
-
-
-class _Seen(NamedTuple):
-    """What a link did in one update."""
-
-    link: _Link
-    part: int  #: of the parameters, from ``partition``; 0 for all
-    before: Any
-    after: Any
-
-
-_UNKNOWN = _Link("another link")
+_UNKNOWN = Link("another link")
 
 
 def start(recorder: Recorder) -> None:
     """Watch optax from now on."""
     watch = _Chains(recorder)
-    names = [name for name in vars(optax) if name.startswith(_OTHERS) and name not in _OPTIMIZERS]
-    for name in (*_CLIPS, *_OPTIMIZERS, *names):
+    names = [name for name in vars(optax) if name.startswith(_OTHERS) and name not in OPTIMIZERS]
+    for name in (*CLIPS, *OPTIMIZERS, *names):
         recorder.replace(optax, name, watch.named(name))
         watch.factories.append(getattr(optax, name, None))
     for name in ("grad", "value_and_grad"):
@@ -71,7 +49,8 @@ def start(recorder: Recorder) -> None:
     for name in ("multi_transform", "partition"):  # partition came with optax 0.2.5
         if hasattr(optax, name):
             recorder.replace(optax, name, watch.partition)
-    recorder.watches["jax"] = _Outside(recorder)
+    recorder.replace(slot, "clipped_by", watch.clipped)
+    recorder.watches["jax"] = _Own(watch)
     recorder.closers.append(_wait)
     _dispatch_in_order(recorder)
 
@@ -88,7 +67,7 @@ class _InThread(threading.local):
     """What the chains do in one thread."""
 
     def __init__(self) -> None:
-        self.seen: list[_Seen] | None = None  #: while a chain updates
+        self.seen: list[Seen] | None = None  #: while a chain updates
         self.part = 0
         self.key = 0  #: of the optimizer around the links that one update makes
         self.grads: deque[list[Any]] = deque(maxlen=_PASSES)  #: what the last passes returned, as long as it lives
@@ -103,7 +82,7 @@ class _Chains:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self._links: dict[int, tuple[_Link, Any]] = {}  # by the id of a link's update; the link itself is kept alive
+        self._links: dict[int, tuple[Link, Any]] = {}  # by the id of a link's update; the link itself is kept alive
         self.factories: list[Any] = []  #: optax's functions that are watched
         self._parts = 0
         self._here = _InThread()
@@ -117,11 +96,11 @@ class _Chains:
                 if not _is_link(link):
                     return link  # scale_gradient scales an array
                 first = next(iter((*args, *options.values())), None)
-                scope = _CLIPS[name].rule().scope if name in _CLIPS else None
+                scope = CLIPS[name].rule().scope if name in CLIPS else None
                 limit = first if scope is GLOBAL else math.nan
-                known = _Link(name, scope is not None, limit, scope is VALUE)
+                known = Link(name, scope is not None, limit, scope is VALUE)
                 link = self._reporting(link, known)
-                return self._known(self._whole(link, place("optax")), known) if name in _OPTIMIZERS else link
+                return self._known(self._whole(link, place("optax")), known) if name in OPTIMIZERS else link
 
             return made
 
@@ -135,7 +114,7 @@ class _Chains:
 
     def masked(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def made(inner: Any, *args: Any, **options: Any) -> Any:
-            return self._known(original(self._part_of(inner), *args, **options), _Link("masked"))
+            return self._known(original(self._part_of(inner), *args, **options), Link("masked"))
 
         return made
 
@@ -148,7 +127,7 @@ class _Chains:
 
     def injected(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def made(factory: Any, *args: Any, **options: Any) -> Any:
-            known = _Link("injected") if any(factory is x for x in self.factories) else _UNKNOWN
+            known = Link("injected") if any(factory is x for x in self.factories) else _UNKNOWN
 
             def make(wrapped: Callable[..., Any]) -> Callable[..., Any]:
                 return lambda *a, **k: self._known(self._keyed(wrapped(*a, **k)), known)
@@ -178,9 +157,29 @@ class _Chains:
         known = {id(x()) for refs in self._here.grads for x in refs}
         return all(id(x) in known for x in jax.tree.leaves(updates))
 
+    def clipped(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """``gradclip.clipped``: its clip comes before the links of what it wraps."""
+
+        def made(inner: Any, *args: Any) -> Any:
+            return self._whole(original(self._part_of(inner), *args), place("optax"))
+
+        return made
+
+    def clip(self, call: Callable[[], Any], link: Link, grads: Any, made: Callable[[Any], Any]) -> Any:
+        """Take a clip of gradclip for a link, while a transformation updates."""
+        result, seen = call(), self._here.seen
+        if seen is not None:
+            seen.append(Seen(link, self._here.part, _norm(grads), _norm(made(result))))
+        return result
+
+    @property
+    def is_updating(self) -> bool:
+        """Whether a transformation that reports its links updates in this thread."""
+        return self._here.seen is not None
+
     # ---- the links ----
 
-    def _known(self, link: Any, known: _Link) -> Any:
+    def _known(self, link: Any, known: Link) -> Any:
         self._links[id(link.update)] = known, link
         return link
 
@@ -190,7 +189,7 @@ class _Chains:
             return link  # optax refuses it
         rule = getattr(link.update, "rule", None)
         if rule is not None:
-            return self._reporting(link, _of_rule(rule))
+            return self._reporting(link, of_rule(rule))
         return link if id(link.update) in self._links else self._reporting(link, _UNKNOWN)
 
     def _like(self, link: Any, make: Make) -> Any:
@@ -203,7 +202,7 @@ class _Chains:
         has_extra = isinstance(link, optax.GradientTransformationExtraArgs)
         return (optax.GradientTransformationExtraArgs if has_extra else optax.GradientTransformation)(link.init, update)
 
-    def _reporting(self, link: Any, known: _Link) -> Any:
+    def _reporting(self, link: Any, known: Link) -> Any:
         """The same link, which reports its norms while a chain updates."""
 
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -216,7 +215,7 @@ class _Chains:
                 finally:
                     here.seen = seen
                 if seen is not None:
-                    seen.append(_Seen(known, here.part, _norm(_updates(args, options)), _norm(new)))
+                    seen.append(Seen(known, here.part, _norm(_updates(args, options)), _norm(new)))
                 return new, state
 
             return update
@@ -242,7 +241,7 @@ class _Chains:
     def _apart(self, link: Any) -> Any:
         """The same link, for parameters of its own."""
         self._parts += 1
-        return self._known(self._within(link, "part", self._parts), _Link("a part")) if _is_link(link) else link
+        return self._known(self._within(link, "part", self._parts), Link("a part")) if _is_link(link) else link
 
     def _keyed(self, link: Any) -> Any:
         """The same link, which is one optimizer though it makes new ones in each update."""
@@ -257,7 +256,7 @@ class _Chains:
                 here = self._here
                 if here.seen is not None:
                     return original(*args, **options)
-                seen: list[_Seen] = []
+                seen: list[Seen] = []
                 here.seen = seen
                 try:
                     result = original(*args, **options)
@@ -270,9 +269,9 @@ class _Chains:
 
             return update
 
-        return self._known(self._like(inner, make), _Link("chain"))
+        return self._known(self._like(inner, make), Link("chain"))
 
-    def _report(self, seen: list[_Seen], where: Place, key: int) -> None:
+    def _report(self, seen: list[Seen], where: Place, key: int) -> None:
         recorder, links = self.recorder, [(one.link, one.part) for one in seen]
         if any(link is _UNKNOWN for link, _ in links):
             _unwatched(recorder, "a link of the chain that gradclip does not know, and which may clip", where)
@@ -280,7 +279,7 @@ class _Chains:
         def report(values: Any) -> None:
             if recorder.done < recorder.steps:
                 try:
-                    _record(recorder, links, [(float(x), float(y)) for x, y in values], where, key)
+                    record(recorder, links, [(float(x), float(y)) for x, y in values], where, key)
                 except EnoughSteps:
                     _set_quiet(recorder)
                     recorder.interrupt()  # an exception here would be XLA's
@@ -297,19 +296,11 @@ def _updates(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     return args[0] if args else next(iter(options.values()))
 
 
-def _of_rule(rule: Any) -> _Link:
-    """gradclip's own link."""
-    if not isinstance(rule, Rule):
-        return _Link("gradclip, in groups", is_clip=True)
-    limit = rule.limit if rule.scope is GLOBAL else math.nan
-    return _Link(f"gradclip {rule.name}", is_clip=True, limit=limit, is_value=rule.scope is VALUE)
+class _Own:
+    """The watch of gradclip's clips. Outside of a transformation they may be traced, and then nothing shows their norms."""
 
-
-class _Outside:
-    """The watch of gradclip's clips outside of a chain: they may be traced, and then nothing shows their norms."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
+    def __init__(self, chains: _Chains) -> None:
+        self._chains = chains
 
     def is_traced(self) -> bool:
         return False
@@ -318,7 +309,9 @@ class _Outside:
         return None
 
     def clip(self, call: Callable[[], Any], request: Request, made: Any = None) -> Any:
-        _unwatched(self.recorder, f"{request.name} outside of a chain", place("optax"))
+        if self._chains.is_updating and made is not None:
+            return self._chains.clip(call, of_request(request), request.tensors, made)
+        _unwatched(self._chains.recorder, f"{request.name} outside of a chain", place("optax"))
         return call()
 
 
@@ -347,29 +340,3 @@ def _unwatched(recorder: Recorder, what: str, where: Place) -> None:
 def _norm(tree: Any) -> Any:
     found = [x for x in map(jnp.asarray, jax.tree.leaves(tree)) if jnp.issubdtype(x.dtype, jnp.inexact)]
     return jnp.sqrt(sum((jnp.sum(jnp.square(jnp.abs(x).astype("float32"))) for x in found), jnp.zeros(())))
-
-
-def _record(
-    recorder: Recorder, links: list[tuple[_Link, int]], norms: list[tuple[float, float]], where: Place, key: int
-) -> None:
-    every = frozenset(hash((key, part)) for _, part in links if part) or frozenset({key})
-    late: Ids = NO_IDS  #: what an optimizer has taken
-    clips = []
-    for (link, part), (before, after) in zip(links, norms, strict=True):
-        params = frozenset({hash((key, part))}) if part else every
-        if link.is_clip:
-            limit = as_number(link.limit)
-            clip = Clip(where=where, params=these(params), text=link.name, limit=limit, before=before, after=after)
-            clip = replace(clip, is_late=bool(params & late), is_apart=part > 0, only_measures=limit == math.inf)
-            clips.append(replace(clip, kind="value" if link.is_value else "norm"))
-        late |= params if link.name in _OPTIMIZERS else NO_IDS
-    # parts without a clip are left out by the partition on purpose
-    params = NO_IDS.union(*(clip.ids for clip in clips)) or every
-    recorder.add(Backward(where=where, params=these(params)))
-    for clip in clips:
-        recorder.add(clip)
-    shown = [f"{link.name} {before:.3g} → {after:.3g}" for (link, _), (before, after) in zip(links, norms, strict=True)]
-    name = links[0][0].name if len(links) == 1 else "the chain"
-    whole = () if not norms or any(part for _, part in links) else ((key, norms[0][0]),)  # before the first link
-    step = Step(where=where, params=these(params), text=name, links=" · ".join(shown), optimizer=key, total=1, norms=whole)
-    recorder.add(step)

@@ -1,0 +1,77 @@
+"""The links of optax's chains, for ``gradclip doctor``: which of them clip, and the events of one update."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from gradclip.core.rule import GLOBAL, VALUE, Rule
+from gradclip.doctor.events import NO_IDS, Backward, Clip, Ids, Step, these
+from gradclip.doctor.places import Place
+from gradclip.doctor.recorder import Recorder
+from gradclip.doctor.watch import Request, as_number
+from gradclip.natives.model import Applied
+from gradclip.natives.optax import NATIVES
+
+__all__ = ["CLIPS", "OPTIMIZERS", "Link", "Seen", "of_request", "of_rule", "record"]
+
+#: optax's links that clip, by their names
+CLIPS = {native.last: native for native in NATIVES if native.applied is Applied.CHAIN and native.is_own}
+OPTIMIZERS = ("adabelief", "adafactor", "adagrad", "adam", "adamw", "lamb", "lars", "lion", "rmsprop", "sgd", "scale_by_adam")
+
+
+class Link(NamedTuple):
+    """What is known of a link of a chain."""
+
+    name: str
+    is_clip: bool = False
+    limit: Any = math.nan
+    is_value: bool = False
+
+
+class Seen(NamedTuple):
+    """What a link did in one update."""
+
+    link: Link
+    part: int  #: of the parameters, from ``partition``; 0 for all
+    before: Any
+    after: Any
+
+
+def of_rule(rule: Any) -> Link:
+    """gradclip's own link."""
+    if not isinstance(rule, Rule):
+        return Link("gradclip, in groups", is_clip=True)
+    limit = rule.limit if rule.scope is GLOBAL else math.nan
+    return Link(f"gradclip {rule.name}", is_clip=True, limit=limit, is_value=rule.scope is VALUE)
+
+
+def of_request(request: Request) -> Link:
+    """A clip that a call of gradclip is."""
+    limit = math.nan if request.is_each or request.is_value else request.limit
+    return Link(request.name, is_clip=True, limit=limit, is_value=request.is_value)
+
+
+def record(recorder: Recorder, links: list[tuple[Link, int]], norms: list[tuple[float, float]], where: Place, key: int) -> None:
+    every = frozenset(hash((key, part)) for _, part in links if part) or frozenset({key})
+    late: Ids = NO_IDS  #: what an optimizer has taken
+    clips = []
+    for (link, part), (before, after) in zip(links, norms, strict=True):
+        params = frozenset({hash((key, part))}) if part else every
+        if link.is_clip:
+            limit = as_number(link.limit)
+            clip = Clip(where=where, params=these(params), text=link.name, limit=limit, before=before, after=after)
+            clip = replace(clip, is_late=bool(params & late), is_apart=part > 0, only_measures=limit == math.inf)
+            clips.append(replace(clip, kind="value" if link.is_value else "norm"))
+        late |= params if link.name in OPTIMIZERS else NO_IDS
+    # parts without a clip are left out by the partition on purpose
+    params = NO_IDS.union(*(clip.ids for clip in clips)) or every
+    recorder.add(Backward(where=where, params=these(params)))
+    for clip in clips:
+        recorder.add(clip)
+    shown = [f"{link.name} {before:.3g} → {after:.3g}" for (link, _), (before, after) in zip(links, norms, strict=True)]
+    name = links[0][0].name if len(links) == 1 else "the chain"
+    whole = () if not norms or any(part for _, part in links) else ((key, norms[0][0]),)  # before the first link
+    step = Step(where=where, params=these(params), text=name, links=" · ".join(shown), optimizer=key, total=1, norms=whole)
+    recorder.add(step)
