@@ -19,10 +19,11 @@ handles edge cases, and what its equivalents are in every framework. Given two c
 how they differ.
 """
 EPILOG = """\
-a call is code, the name of a framework's function, the name of a dialect, or a code that gradclip migrate,
-lint or doctor prints; G lists the codes:
+a call is code, the name of a framework's function, of a dialect or of gradclip itself, or a code that gradclip
+migrate, lint or doctor prints; G lists the codes:
   gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"
   gradclip explain "optax.chain(optax.clip_by_global_norm(1.0), optimizer)" --to torch
+  gradclip explain gradclip.clipped
   gradclip explain GT101
   gradclip explain GM107
   gradclip explain torch.clip_grad_norm keras.clipnorm

@@ -10,8 +10,11 @@ from typing import Any
 from gradclip.core.rule import Rule
 from gradclip.explain import words
 from gradclip.explain.call import Call, find
-from gradclip.explain.equivalents import Equivalent, equivalents, rule_code
+from gradclip.explain.equivalents import NEAREST, Equivalent, equivalents, rule_code
+from gradclip.explain.names import NoNameError
+from gradclip.explain.own import described
 from gradclip.natives import BY_DIALECT, Kind, Native
+from gradclip.natives.own import BY_RULE, alike
 
 __all__ = ["Edge", "Explanation", "explain"]
 
@@ -45,6 +48,7 @@ class Explanation:
     equivalents: tuple[Equivalent, ...]
     source: str
     link: str
+    called: str = ""  #: for a name of gradclip without a rule: a call with its parameters
 
     def as_json(self) -> dict[str, Any]:
         """The explanation as JSON values."""
@@ -64,14 +68,20 @@ def explain(text: str, to: str = "") -> Explanation:
     >>> explain("tf.clip_by_norm(g, 5.0, axes=[0])").formula[0]
     'g * 5.0 / max(n, 5.0)'
     """
-    call = find(text)
+    try:
+        call = find(text)
+    except NoNameError:
+        own = _own(text, to)
+        if own is None:
+            raise
+        return own
     api, rule = call.api, call.rule
     return Explanation(
         call=call.text,
         name=call.name,
         code=api.code,
         dialect=api.dialect,
-        status="" if api.status == "current" else f"{api.status} since {api.since}",
+        status="" if api.status == "current" or call.name.startswith("gradclip.") else f"{api.status} since {api.since}",
         note=api.note,
         formula=() if rule is None else tuple(words.formula(call, rule)),
         scope="" if rule is None else words.scope(call, rule),
@@ -83,6 +93,37 @@ def explain(text: str, to: str = "") -> Explanation:
         equivalents=tuple(equivalents(call, to)),
         source=api.source,
         link=api.link,
+    )
+
+
+def _own(text: str, to: str) -> Explanation | None:
+    """The explanation of a public name of gradclip; None for any other text."""
+    found = described(text.strip().partition("(")[0])
+    if found is None:
+        return None
+    by_rule = found.name in BY_RULE
+    families: dict[str, list[str]] = {}
+    for native in alike(found.name) if by_rule else ():
+        if to in ("", native.family):
+            families.setdefault(native.family, []).append(native.shown)
+    return Explanation(
+        call=text,
+        name=found.name,
+        code="",
+        dialect="",
+        status="gradclip's own",
+        note=found.does,
+        formula=("what its rule says, as: gradclip explain gradclip.dialects.torch.clip_grad_norm",) if by_rule else (),
+        scope="",
+        epsilon="",
+        returns=found.returns,
+        refused="",
+        edges=(),
+        rule="",
+        equivalents=tuple(Equivalent(family, NEAREST, ", ".join(names)) for family, names in families.items()),
+        source=found.file,
+        link="",
+        called=found.called,
     )
 
 

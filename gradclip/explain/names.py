@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from gradclip.core.errors import ArgumentError
 from gradclip.core.spelling import same
-from gradclip.natives import BY_DIALECT, BY_NAME, DIALECTS, KEYWORDS, NATIVES, Native
+from gradclip.explain.own import public
+from gradclip.natives import BY_DIALECT, BY_NAME, DIALECTS, KEYWORDS, Native
 from gradclip.natives.libraries import library, other
-from gradclip.natives.targets import targets
+from gradclip.natives.own import BY_RULE, reproduced
 
 __all__ = ["EXAMPLE", "CallError", "Named", "NoKeywordError", "NoNameError", "meaning"]
 
@@ -29,8 +30,6 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
     "optimizers": ("keras.optimizers", "jax.example_libraries.optimizers"),
 }
 _CLAMPS = ("clip", "clip_", "clamp", "clamp_")
-#: gradclip's own functions that do what a rule says
-_OF_A_RULE = {f"gradclip.{name}" for name in ("clip", "clip_", "clipped", "norm", "scale_by_norm", "scale_by_norm_", "Step")}
 _LONG = 300  #: characters of a text that an error shows
 _RULE = 'gradclip explain "gradclip.dialects.torch.clip_grad_norm(1.0)"'
 EXAMPLE = 'gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"'
@@ -69,7 +68,7 @@ def meaning(name: str, node: ast.Call | None) -> Named:
             return Named(candidate, _keyword(candidate, node))
         if dialect in DIALECTS:
             return Named(dialect, _of_dialect(dialect), True)
-        drop_in = _drop_in(candidate)
+        drop_in = reproduced(candidate)
         if drop_in is not None:
             return Named(candidate, drop_in)
     for candidate in _candidates(name):
@@ -114,13 +113,6 @@ def _of_dialect(dialect: str) -> Native:
     return BY_DIALECT[dialect]
 
 
-def _drop_in(name: str) -> Native | None:
-    """The native with the same name as one of gradclip's own functions."""
-    found = ((api, targets(api).get("gradclip")) for api in NATIVES)
-    alike = [api for api, target in found if target and target.name == name and not target.by_hand and not target.wrapper]
-    return min(alike, key=lambda api: api.status != "current", default=None)
-
-
 def _by_ending(name: str, node: ast.Call | None) -> Named:
     """The meaning of an imported name without its module: ``ClipGradByNorm``, ``SGD``."""
     known = [*BY_NAME, *(KEYWORDS if node is not None else ()), *DIALECTS]
@@ -134,7 +126,7 @@ def _by_ending(name: str, node: ast.Call | None) -> Named:
     if found:
         names = ", ".join(sorted(named.name for named in found.values()))
         raise CallError("More than one framework has that name.", name, f"say which: {names}.")
-    if name in _OF_A_RULE:
+    if name in BY_RULE:
         raise NoNameError(f"{name} does what its rule says.", name, f"explain a rule: {_RULE}")
     known_by_sight = other(name)
     if known_by_sight is not None:
@@ -147,7 +139,7 @@ def _hint(name: str) -> str:
     last = name.rpartition(".")[2]
     if last in _CLAMPS:
         return "for gradients, write gradclip.clip_by_value(g, low, high); gradclip can explain that."
-    known = dict.fromkeys([*(native for native in BY_NAME if "(" not in native), *DIALECTS])
+    known = dict.fromkeys([*(native for native in BY_NAME if "(" not in native), *DIALECTS, *public()])
     near = difflib.get_close_matches(list(_candidates(name))[-1], known, 2, 0.7)
     return f"did you mean {' or '.join(near)}?" if near else EXAMPLE
 

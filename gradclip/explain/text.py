@@ -25,10 +25,11 @@ def explanation_text(explanation: Explanation, width: int) -> str:
 
 
 def _lines(found: Explanation, width: int) -> Iterator[str]:
-    status = f", {found.status}" if found.status else ""
-    yield from _wrapped(f"{found.name}  ({found.code}{status})", width, "")
+    about = ", ".join(filter(None, (found.code, found.status)))
+    yield from _wrapped(f"{found.name}  ({about})", width, "")
     yield from _wrapped(found.note, width, "  ")
     yield ""
+    yield from _row("called", found.called, width)
     yield from _row("refused", found.refused, width)
     for label, line in zip(["computes", *[""] * len(found.formula)], found.formula, strict=False):
         yield from _row(label, line, width)

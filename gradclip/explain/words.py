@@ -12,7 +12,7 @@ from gradclip.core.rule import Rule, Scope
 from gradclip.explain.call import Call, with_limit
 from gradclip.natives import DIALECTS, Kind, Native
 from gradclip.natives.meaning import dialect_arguments
-from gradclip.natives.model import LOWER, UPPER
+from gradclip.natives.model import KNOWN_NORM, LOWER, UPPER
 
 __all__ = ["BOUNDS", "EDGES", "bounds", "edges", "epsilon", "formula", "known_norm", "negative", "returns", "scope", "sources"]
 
@@ -100,7 +100,7 @@ def known_norm(call: Call) -> str:
 
 
 def _given(call: Call) -> str:
-    return next((name for name in ("use_norm", "total_norm") if call.arguments.get(name, "None") != "None"), "")
+    return next((name for name in KNOWN_NORM if call.arguments.get(name, "None") != "None"), "")
 
 
 def bounds(call: Call, rule: Rule, written: Mapping[str, str]) -> tuple[str, str]:

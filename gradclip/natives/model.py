@@ -16,12 +16,13 @@ from gradclip.core.spelling import same
 from gradclip.dialects import FUNCTIONS as DIALECTS
 from gradclip.dialects import parameters, required
 
-__all__ = ["DIALECTS", "KERAS_BACKENDS", "NO_EFFECT", "Applied", "Kind", "Native"]
+__all__ = ["DIALECTS", "KERAS_BACKENDS", "KNOWN_NORM", "NO_EFFECT", "Applied", "Kind", "Native"]
 
 #: the arguments of dialects' functions that do not change the rule
 NO_EFFECT = frozenset({"name", "foreach", "group_name", "use_norm"})
 #: the first part of a name -> its framework, where that has another name
 _FRAMEWORKS = {"tf_slim": "tensorflow", "tf_keras": "keras", "accelerate": "torch", "timm": "torch"}
+KNOWN_NORM = ("use_norm", "total_norm")  #: the parameters for a norm that the caller knows
 _LIBRARIES = ("accelerate", "timm")
 KERAS_BACKENDS = ("tensorflow", "torch", "jax")
 

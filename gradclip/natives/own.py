@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from functools import cache
 
 from gradclip.natives import BY_DIALECT, DIALECTS, NATIVES
-from gradclip.natives.model import Applied, Native
+from gradclip.natives.model import KNOWN_NORM, Applied, Native
 from gradclip.natives.targets import DROP_INS, drop_in
 
-__all__ = ["BY_RULE", "CODE", "by_rule", "dialect_of", "parameters_of", "reproduced"]
+__all__ = ["BY_RULE", "CODE", "alike", "by_rule", "dialect_of", "parameters_of", "reproduced"]
 
 CODE = "GM002"  #: of a call that is gradclip's already
 _DIALECTS = "gradclip.dialects."
@@ -28,6 +28,11 @@ BY_RULE: Mapping[str, Applied] = {
     "gradclip.backends.jax.gradient_transformation": Applied.CHAIN,
 }
 _FIRST: Mapping[Applied, tuple[str, ...]] = {Applied.OPTIMIZER: ("optimizer",), Applied.SLOT: (), Applied.CHAIN: ()}
+#: the natives that are applied alike, where it is not the same
+_PLACES: Mapping[Applied, frozenset[Applied]] = {
+    Applied.TENSORS: frozenset({Applied.TENSOR, Applied.TENSORS}),
+    Applied.OPTIMIZER: frozenset({Applied.KEYWORD, Applied.SLOT, Applied.CHAIN}),
+}
 _CHANGED_IN_PLACE = frozenset({"torch", "keras", "tensorflow", "paddle"})  #: the frameworks whose optimizers `clipped` changes
 
 
@@ -70,6 +75,21 @@ def by_rule(name: str, dialect: str = "", framework: str = "") -> Native | None:
         link="" if of is None else of.link,
         source="gradclip",
     )
+
+
+def alike(name: str) -> tuple[Native, ...]:
+    """The natives that a program applies as it applies a function of gradclip that takes a rule.
+
+    >>> [native.shown for native in alike("gradclip.scale_by_norm_")]
+    ['torch.nn.utils.clip_grads_with_norm_']
+    """
+    applied, (_, package, *inner) = BY_RULE[name], name.split(".")
+    places = _PLACES.get(applied, {applied})
+    found = [x for x in NATIVES if x.applied in places and x.status == "current" and x.dialect and not x.is_of_library]
+    if package == "backends":
+        found = [x for x in found if x.family == inner[0]]
+    takes_norm = name.rpartition(".")[2].startswith("scale_by_norm")
+    return tuple(x for x in found if takes_norm <= (not x.signature.parameters.keys().isdisjoint(KNOWN_NORM)))
 
 
 def parameters_of(name: str) -> tuple[str, ...]:

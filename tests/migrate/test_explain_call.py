@@ -124,12 +124,6 @@ def test_a_call_is_found(text: str, code: str, arguments: dict[str, str]) -> Non
             "Hint: write the arguments out.",
         ),
         (
-            "gradclip.clip_(model.parameters(), rule)",
-            "gradclip.clip_ does what its rule says.\n"
-            "Received: gradclip.clip_\n"
-            'Hint: explain a rule: gradclip explain "gradclip.dialects.torch.clip_grad_norm(1.0)"',
-        ),
-        (
             "optax.tree.norm(grads, None, True)",
             "No rule has a norm with squared=.\nReceived: optax.tree.norm(grads, None, True)\n"
             "Hint: explain the call without it.",
