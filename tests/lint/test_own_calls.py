@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from lint.lint_pages import programs
 from lint.own_calls import as_own, replaced
+from lint.own_programs import PROGRAMS
 
 from gradclip import lint
 from gradclip.migrate.codemod import migrate_source
@@ -65,3 +66,9 @@ def test_a_migration_leaves_gradclips_calls(code: str) -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_gradclips_examples_have_no_mistake(path: Path) -> None:
     assert said(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_of_gradclips_calls(name: str) -> None:
+    source, code = PROGRAMS[name]
+    assert said(source) == ([code] if code else [])

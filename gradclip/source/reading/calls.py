@@ -92,6 +92,8 @@ def apply(machine: Machine, target: Value, given: Call) -> Value:
             return machine.enter(target.function, given.args, given.given, given.node, target.owner)
         return _method(machine, target.owner, target.name, given)
     if isinstance(target, Library):
+        if target.args or target.given:
+            given = replace(given, args=(*target.args, *given.args), given={**target.given, **given.given})
         return libraries.function(machine, target.name, given)
     if isinstance(target, Made) and functional.is_derivative(target.name):
         return functional.differentiated(machine, target, given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -90,7 +91,7 @@ def function(machine: Machine, name: str, given: Call) -> Value:
     last, first = name.rpartition(".")[2], given.get(0)
     if last in ("chain", "from_iterable") and "itertools" in name:
         return _chained(given)
-    if last == "partial" and isinstance(first, (Function, Bound)):
+    if last == "partial" and isinstance(first, (Function, Bound, Library)):
         return _partial(first, given)
     if last == "scale_loss" and first is not None:
         return _apex(name, first)
@@ -141,9 +142,11 @@ def _chained(given: Call) -> Value:
     return joined(y for x in given.args for y in (x.items if isinstance(x, Tuple) else (x,)))
 
 
-def _partial(first: Function | Bound, given: Call) -> Value:
+def _partial(first: Function | Bound | Library, given: Call) -> Value:
     if isinstance(first, Bound):
         return first
+    if isinstance(first, Library):
+        return replace(first, args=(*first.args, *given.args[1:]), given={**first.given, **given.given})
     return Function(first.token, node=first.node, scope=first.scope, given=(given.args[1:], dict(given.given)))
 
 

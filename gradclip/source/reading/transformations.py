@@ -12,7 +12,7 @@ from gradclip.natives.model import Applied
 from gradclip.natives.own import BY_RULE
 from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Step
 from gradclip.source.reading import limits, own
-from gradclip.source.reading.taken import EVERY, after, clip_by, stepped
+from gradclip.source.reading.taken import EVERY, after, clip_by, own_clip, stepped, whose
 from gradclip.source.reading.values import Call, Gradients, Made, Table, Thing, Tuple, Value
 
 if TYPE_CHECKING:
@@ -50,6 +50,11 @@ def _clip(machine: Machine, native: Native, link: Made, of: Gradients, given: Ca
     return clip_by(native, of, **{**machine.about(given.node), **said})
 
 
+def _is_clipped(link: Value) -> bool:
+    """Whether ``gradclip.clipped`` made it."""
+    return isinstance(link, Made) and BY_RULE.get(link.name) is Applied.OPTIMIZER
+
+
 def _made_by(link: Made) -> Call:
     assert link.node is not None
     return Call(link.node, link.args, link.given)
@@ -63,7 +68,7 @@ def _links(made: Value) -> Iterator[Value]:
             yield from _links(part)
     else:
         yield made
-        if isinstance(made, Made) and BY_RULE.get(made.name) is Applied.OPTIMIZER and made.args:
+        if isinstance(made, Made) and _is_clipped(made) and made.args:
             yield from _links(made.args[0])
 
 
@@ -83,6 +88,10 @@ def updated(machine: Machine, owner: Value, of: Gradients, given: Call) -> Value
         native = is_clip(link)
         if native is not None and native.dialect.endswith("block_rms") and result.is_update:
             continue  # Adafactor's limit of updates
+        if _is_clipped(link) and sum(isinstance(x, Clip) for x in result.history) == 1:  # the program clips before it
+            step = Step(**machine.about(given.node), params=whose(result), optimizer=link.token, clip=own_clip(link))
+            machine.taken.append((*result.history, step))
+            continue
         if native is not None and isinstance(link, Made):
             event = _clip(machine, native, link, result, given)
             result = after(result, event)

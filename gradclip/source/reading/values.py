@@ -93,6 +93,8 @@ class Library(Value):
     """Something that is imported from outside of the project."""
 
     name: str = ""
+    args: tuple[Value, ...] = ()  #: of a partial function
+    given: Mapping[str, Value] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
