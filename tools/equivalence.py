@@ -26,6 +26,7 @@ _HEAD = """\
 
 `gradclip explain "tf.clip_by_norm(g, 5.0, axes=[0])"` explains one call with its arguments, and writes it for each framework.
 `gradclip explain torch.clip_grad_norm keras.clipnorm` compares two conventions on numbers.
+`gradclip explain gradclip.clipped` says what a name of gradclip is.
 
 ## The conventions
 
