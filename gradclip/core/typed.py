@@ -36,10 +36,14 @@ __all__ = [
     "Limit",
     "Model",
     "Nest",
+    "NumpyIterableT",
+    "NumpyLeafT",
     "NumpyT",
+    "OwnIterableT",
     "OwnLeaf",
     "PaddleLeaf",
     "PaddleT",
+    "ParametersT",
     "RuleT",
     "Several",
     "Slotted",
@@ -198,3 +202,9 @@ TorchT = TypeVar("TorchT", bound=Nest[TorchLeaf[Any]] | None)
 JaxT = TypeVar("JaxT", bound=Nest[JaxLeaf[Any]] | Dataclass)
 PaddleT = TypeVar("PaddleT", bound=Nest[PaddleLeaf[Any]] | None)
 TensorflowT = TypeVar("TensorflowT", bound=Nest[TensorflowLeaf[Any]] | None)
+# For the drop-ins that take an Iterable, as torch's functions do. An array of NumPy is an Iterable of Any. Where an argument's
+# type has an Any, mypy answers Any if lines with different parameters fit; a type variable is the argument's own type in each.
+NumpyLeafT = TypeVar("NumpyLeafT", bound=NumpyLeaf)
+OwnIterableT = TypeVar("OwnIterableT", bound=Iterable[JaxLeaf[Any] | TensorflowLeaf[Any]])
+NumpyIterableT = TypeVar("NumpyIterableT", bound=Iterable[NumpyLeaf])
+ParametersT = TypeVar("ParametersT", bound=Iterable[TorchLeaf[Any]] | Wrong[Never])

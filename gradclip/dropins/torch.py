@@ -7,7 +7,6 @@ gradient: there the functions take the gradients, and write into NumPy arrays an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Never, SupportsFloat, overload
 
@@ -17,12 +16,27 @@ from gradclip.core.errors import TensorTypeError
 from gradclip.core.gradients import Gradients, Holders, made, open_
 from gradclip.core.groups import Shards
 from gradclip.core.tracing import untraced
-from gradclip.core.typed import Array, Grads, Leaf, Limit, Nest, PaddleT, Wrong, X, Y
+from gradclip.core.typed import (
+    Array,
+    Grads,
+    Leaf,
+    Limit,
+    NumpyIterableT,
+    NumpyLeafT,
+    OwnIterableT,
+    OwnLeaf,
+    PaddleT,
+    ParametersT,
+    Several,
+    Wrong,
+    X,
+    Y,
+)
 from gradclip.dialects.torch import clip_grad_norm, clip_grad_value
 from gradclip.dropins.common import as_tensor
 
 if TYPE_CHECKING:
-    from gradclip.core.typed import PaddleNorm
+    from gradclip.core.typed import NumpyTotal, PaddleNorm, TorchNorm
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -42,7 +56,7 @@ def clip_grad_norm_(
 ) -> PaddleNorm: ...
 @overload
 def clip_grad_norm_(
-    parameters: Leaf[X],
+    parameters: NumpyLeafT,
     max_norm: Limit,
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
@@ -50,7 +64,7 @@ def clip_grad_norm_(
     *,
     reduce: object = ...,
     shards: Shards = ...,
-) -> X: ...
+) -> NumpyLeafT: ...
 @overload
 def clip_grad_norm_(
     parameters: tuple[Leaf[X], Leaf[Y]],
@@ -64,7 +78,7 @@ def clip_grad_norm_(
 ) -> X | Y: ...
 @overload
 def clip_grad_norm_(
-    parameters: Nest[Leaf[X]],
+    parameters: OwnLeaf[X] | Several[Leaf[X]],
     max_norm: Limit,
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
@@ -75,7 +89,29 @@ def clip_grad_norm_(
 ) -> X: ...
 @overload
 def clip_grad_norm_(
-    parameters: Iterable[Leaf[X]] | Wrong[Never],
+    parameters: OwnIterableT,
+    max_norm: Limit,
+    norm_type: float = ...,
+    error_if_nonfinite: bool = ...,
+    foreach: bool | None = ...,
+    *,
+    reduce: object = ...,
+    shards: Shards = ...,
+) -> Any: ...
+@overload
+def clip_grad_norm_(
+    parameters: NumpyIterableT,
+    max_norm: Limit,
+    norm_type: float = ...,
+    error_if_nonfinite: bool = ...,
+    foreach: bool | None = ...,
+    *,
+    reduce: object = ...,
+    shards: Shards = ...,
+) -> NumpyTotal: ...
+@overload
+def clip_grad_norm_(
+    parameters: ParametersT,
     max_norm: Limit | Wrong[Never],
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
@@ -83,7 +119,7 @@ def clip_grad_norm_(
     *,
     reduce: object = ...,
     shards: Shards = ...,
-) -> X: ...
+) -> TorchNorm: ...
 @untraced
 def clip_grad_norm_(
     parameters: Any,
@@ -175,14 +211,14 @@ def get_total_norm(
 ) -> PaddleNorm: ...
 @overload
 def get_total_norm(
-    tensors: Leaf[X],
+    tensors: NumpyLeafT,
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
     foreach: bool | None = ...,
     *,
     reduce: object = ...,
     shards: Shards = ...,
-) -> X: ...
+) -> NumpyLeafT: ...
 @overload
 def get_total_norm(
     tensors: tuple[Leaf[X], Leaf[Y]],
@@ -195,7 +231,7 @@ def get_total_norm(
 ) -> X | Y: ...
 @overload
 def get_total_norm(
-    tensors: Nest[Leaf[X]],
+    tensors: OwnLeaf[X] | Several[Leaf[X]],
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
     foreach: bool | None = ...,
@@ -205,14 +241,34 @@ def get_total_norm(
 ) -> X: ...
 @overload
 def get_total_norm(
-    tensors: Iterable[Leaf[X]] | Wrong[Never],
+    tensors: OwnIterableT,
     norm_type: float = ...,
     error_if_nonfinite: bool = ...,
     foreach: bool | None = ...,
     *,
     reduce: object = ...,
     shards: Shards = ...,
-) -> X: ...
+) -> Any: ...
+@overload
+def get_total_norm(
+    tensors: NumpyIterableT,
+    norm_type: float = ...,
+    error_if_nonfinite: bool = ...,
+    foreach: bool | None = ...,
+    *,
+    reduce: object = ...,
+    shards: Shards = ...,
+) -> NumpyTotal: ...
+@overload
+def get_total_norm(
+    tensors: ParametersT,
+    norm_type: float = ...,
+    error_if_nonfinite: bool = ...,
+    foreach: bool | None = ...,
+    *,
+    reduce: object = ...,
+    shards: Shards = ...,
+) -> TorchNorm: ...
 @untraced
 def get_total_norm(
     tensors: Any,

@@ -52,19 +52,22 @@ each = dialects.keras.clipnorm(1.0)
 
 NUMPY = Framework(
     """
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 import numpy as np
 import numpy.typing as npt
 F64 = npt.NDArray[np.float64]
 F32 = npt.NDArray[np.float32]
 a, b = np.array([3.0, 4.0]), np.array([1.0, 2.0], np.float32)
+def iterable() -> Iterable[np.ndarray]:
+    return {"w": a.copy()}.values()
 """,
     (
         "ndarray[tuple[Any, ...], dtype[float64]]=F64",
         "ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]=F32",
         "ndarray[tuple[Any, ...], dtype[float32]]=F32",
         "ndarray[tuple[Any, ...], dtype[Any]]=ndarray",
+        "ndarray[Any, Any]=ndarray",
         "ndarray[tuple[()], dtype[floating[Any]]]=Total",
         "floating[Any]=floating",
     ),
@@ -122,12 +125,13 @@ a, b = np.array([3.0, 4.0]), np.array([1.0, 2.0], np.float32)
         ("gradclip.clip(named().items(), rule).grads", "dict[str, F64]"),
         ("gradclip.clip(several(), gradclip.Group(rule)).grads", "list[F64]"),
         ("gradclip.Monitor().report()", "dict[str, float]"),
+        ("gradclip.clip_grad_norm_(iterable(), 1.0)", "Total"),
     ),
 )
 
 TORCH = Framework(
     """
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 from torch.nn import Parameter
@@ -136,6 +140,8 @@ def model() -> torch.nn.Linear:
     made(torch.ones(1, 2)).sum().backward()
     return made
 t = torch.tensor([3.0, 4.0])
+def iterable() -> Iterable[Parameter]:
+    return model().parameters()
 """,
     (),
     (
@@ -181,6 +187,7 @@ t = torch.tensor([3.0, 4.0])
     ),
     (
         ("gradclip.norms_by_name(model())", "dict[str, Tensor]"),
+        ("gradclip.clip_grad_norm_(iterable(), 1.0)", "Tensor"),
         ("gradclip.clip(tuple(model().parameters()), rule).grads", "tuple[Tensor | None, ...]"),
         ("gradclip.clipped(torch.optim.SGD(model().parameters()), rule).param_groups", "list[dict[str, Any]]"),
     ),
@@ -256,11 +263,8 @@ t = tf.constant([3.0, 4.0])
     ),
 )
 
-#: where mypy says less: the drop-ins take an Iterable, as torch's functions do, and an array of any dtype is one of Any; named
-#: pairs with a norm of Any fit two lines of ``Returned``
-MYPY = dict.fromkeys(
-    ("gradclip.clip_grad_norm_(bare(), 1.0)", "gradclip.get_total_norm(bare())", "gradclip.clip(pairs(), each).grads"), "Any"
-)
+#: where mypy says less: named pairs with a norm of Any fit two lines of ``Returned``
+MYPY = {"gradclip.clip(pairs(), each).grads": "Any"}
 
 FRAMEWORKS = {"numpy": NUMPY, "torch": TORCH, "jax": JAX, "paddle": PADDLE, "tensorflow": TENSORFLOW}
 
