@@ -132,8 +132,9 @@ def choose(
     A small limit makes the steps of gradient descent shorter. Those of Adam and its like keep their length, so that the notes
     on small limits depend on the optimizer.
 
-    A run that diverged is judged by the norms before it left its level for good. If these are fewer than a hundred, the limit
-    is a tenth of the level, at most 1: the first norms of such a run belong to the climb.
+    A run that diverged is judged by the norms before it left its level: for good, or in an explosion as long as a tenth of the
+    run, after which units may be dead. If these norms are fewer than a hundred, the limit is a tenth of the level, at most 1:
+    the first norms of such a run belong to the climb.
 
     Args:
         norms: numbers in the order of the steps; or a :class:`gradclip.Monitor` or its state, which has quantiles within

@@ -1,4 +1,4 @@
-"""Where a run diverged: from which norm on it never came back to its level."""
+"""Where a run diverged: from which norm on it never came back to its level, or was another network when it did."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import math
 import statistics
 from collections.abc import Sequence
 
-__all__ = ["diverged_at", "level_of"]
+__all__ = ["diverged_at", "exploded_at", "level_of"]
 
 _NEAR = 3.0  #: a norm is near the level up to so many times it
 _FAR = 1000.0  #: times the level: orders of magnitude away
 _WINDOW = 9  #: norms in a row whose median may be the level
+_MANY = 0.1  #: of the norms: if so many belong to an explosion, the 90th percentile is one of them
+_PAUSE = 2  #: norms in a row near the level end an explosion
 
 
 def diverged_at(norms: Sequence[float]) -> int | None:
@@ -34,6 +36,32 @@ def diverged_at(norms: Sequence[float]) -> int | None:
     level = level_of(usual)
     place = 1 + max((i for i, n in enumerate(values) if n <= _NEAR * level), default=-1)
     return place if place < len(values) and _is_far(values, place, level) else None
+
+
+def exploded_at(norms: Sequence[float]) -> int | None:
+    """The place where a long explosion began from which the norms came back; None if there was none.
+
+    Its units may be dead since then: such a network has small norms, and learns nothing. A spike is short, and does not count.
+
+    >>> exploded_at([2.0, 1.5, 1.8, 90.0, 3e5, 2e7, 3e6, 4e5, 7e4, 9e3, 600.0, 50.0, 8.0, 1.1, 1.3, 0.9])
+    3
+    >>> exploded_at([2.0, 1.5, 1.8, 2e7, 1.1, 1.3, 0.9, 1.2, 1.0, 1.4, 1.1, 0.8, 1.5, 1.3, 0.9, 1.0])
+    """
+    values = [n if 0 <= n < math.inf else 0.0 for n in norms]
+    peak = max(range(len(values)), key=values.__getitem__, default=0)
+    before, after = ([n for n in some if n > 0] for some in (values[:peak], values[peak + 1 :]))
+    if not before or not after:
+        return None
+    first, level = level_of(before), max(level_of(before), level_of(after))
+    is_high = [n > _NEAR * level for n in values]
+    begin = end = peak
+    while any(is_high[max(0, begin - _PAUSE) : begin]):
+        begin -= 1
+    while any(is_high[end + 1 : end + 1 + _PAUSE]):
+        end += 1
+    if values[peak] < _FAR * level or end + 1 - begin <= max(_WINDOW, _MANY * len(values)):
+        return None
+    return 1 + max((i for i, n in enumerate(values[:peak]) if 0 < n <= _NEAR * first), default=-1)
 
 
 def level_of(usual: Sequence[float]) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gradclip.core.errors import ArgumentError, ArgumentTypeError, counted, shown
 from gradclip.limits.histogram import PER_OCTAVE
-from gradclip.steps.advice.divergence import diverged_at, level_of
+from gradclip.steps.advice.divergence import diverged_at, exploded_at, level_of
 from gradclip.steps.monitor import Monitor
 from gradclip.steps.monitor.section import Section
 from gradclip.steps.monitor.text import short
@@ -22,7 +22,7 @@ _PARTS = 4  # early and late: the first and the last quarter
 
 @dataclass(frozen=True)
 class Divergence:
-    """A run that left its level for good."""
+    """A run that left its level for good, or in an explosion as long as a tenth of it."""
 
     at: int  #: the first of its norms that was too large, counted from 1; of a monitor, the first step of a stretch
     total: int  #: the norms of the run
@@ -106,8 +106,10 @@ def _of_numbers(norms: Any) -> Record:
 
 
 def _divergence(values: Sequence[float]) -> Divergence | None:
-    """Where the norms left their level for good; None also if they never had one, as where no norm is finite."""
+    """Where the norms left their level; None also if they never had one, as where no norm is finite."""
     at = diverged_at(values)
+    if at is None:
+        at = exploded_at(values)
     before = [n for n in values[:at] if n > 0]
     if not at or not before:
         return None

@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from gradclip.steps.advice.divergence import diverged_at
+import gradclip
+from gradclip.steps.advice.divergence import diverged_at, exploded_at
 
 NAN, INF = math.nan, math.inf
 NOISE = [1.0, 0.7, 1.4, 2.5, 0.9, 1.1, 0.6, 1.9] * 10
@@ -55,6 +56,34 @@ def test_a_run_that_diverged(norms: list[float], place: int) -> None:
 )
 def test_a_run_that_did_not(norms: list[float]) -> None:
     assert diverged_at(norms) is None
+
+
+DEAD = [11.0, 8.6, 2e3, 7e8, 4e4, 2e10, 9e8, 3e6, 3e4, 1.6e4, 500.0, 90.0, 40.0]  # then a ReLU network whose units are all off
+
+
+@pytest.mark.parametrize(
+    ("norms", "place"),
+    [
+        ([*DEAD, *NOISE], 2),
+        ([*NOISE[:40], *[1e3 * n for n in DEAD], *NOISE[:40]], 40),
+        ([*NOISE, 1e6, *NOISE], None),  # a spike
+        ([*NOISE, *DEAD, *NOISE * 20], None),  # a small part of the run
+        ([*DEAD[5:], *NOISE], None),  # it begins high
+        ([*(1e-2 * 1.1**i for i in range(50)), *NOISE], None),  # a warm-up
+        ([1.0, 2.0], None),
+        ([], None),
+    ],
+)
+def test_an_explosion_that_ended(norms: list[float], place: int | None) -> None:
+    assert exploded_at(norms) == place
+    assert diverged_at(norms) is None
+
+
+def test_a_limit_is_not_from_an_explosion_that_ended() -> None:
+    choice = gradclip.choose([*DEAD, *NOISE])
+    assert choice.recommended.limit == 0.87
+    assert choice.record.diverged is not None
+    assert not any("avoid" in warning for warning in choice.warnings)
 
 
 def test_the_unit_of_the_norms_does_not_matter() -> None:
