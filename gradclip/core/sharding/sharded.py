@@ -106,6 +106,9 @@ class Sharded:
         of_each = iter([self._along(*wanted[k]) if k in along else n for k, n in enumerate(found)])
         norms = [None if one.rule.scope is VALUE else next(of_each) for one in selected]
         if self._refused is not None:
+            # others may not know of it, where no value is free to read, and then come to the exchange of culprits
+            asking = [k for k, (_, rule) in enumerate(wanted) if rule.error_if_nonfinite]
+            self.culprits(["it has refused the clip"], asking)
             raise self._refused
         return norms
 

@@ -123,6 +123,23 @@ def check_what_one_rank_refuses_is_told_to_all() -> None:
     refused(lambda: gradclip.clip_(given, RULE, reduce=dist.group.WORLD), last, gradclip.core.errors.NotWritableError)
 
 
+def check_a_refusal_that_the_others_do_not_know_of_and_a_nan() -> None:
+    """On an accelerator only rank 0 reads that it lacks a replica; the others read the NaN, and ask all whose it is."""
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    replica, shard = (
+        torch.nn.Parameter(distribute_tensor(torch.zeros(8), world(), [kind])) for kind in (Replicate(), Shard(0))
+    )
+    shard.grad = gradient("S", dist.get_world_size())
+    if rank:
+        replica.grad = gradient("R", dist.get_world_size())
+    if rank == last:
+        shard.grad.to_local()[0] = torch.nan
+    message = "the total norm of order 2.0" if rank else "This process lacks a gradient that others have"
+    with as_on_a_device(), pytest.raises((ValueError, RuntimeError), match=f"(?i){message}") as error:
+        gradclip.clip_([replica, shard], dialect.clip_grad_norm(1.0, error_if_nonfinite=True))
+    assert not rank or f"rank {last}: " in str(error.value)
+
+
 # ---- replicas by evidence ----------------------------------------------------------------------------------------------------
 
 
