@@ -27,6 +27,7 @@ examples:
   gradclip doctor train.py
   gradclip doctor train.py --steps 50 -- --lr 0.1 --epochs 1
   gradclip doctor -m package.train --plot norms.png
+  gradclip doctor --ranks 4 train.py                          4 processes, as torchrun starts them
   torchrun --nproc-per-node 2 -m gradclip doctor train.py     process 0 reports for all
 
 It cannot watch other processes, and says so. `gradclip explain GD101` explains a finding.
@@ -42,7 +43,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("script", metavar="SCRIPT", nargs="?", help="the training script")
     add("-m", metavar="MODULE", dest="module", help="run a module instead, as python -m does")
-    add("--steps", type=_steps, default=STEPS, metavar="N", help="how many steps to watch (default: %(default)s)")
+    add("--steps", type=_positive, default=STEPS, metavar="N", help="how many steps to watch (default: %(default)s)")
+    text = "run it in N processes of this machine, as torchrun does; process 0 reports for all"
+    add("--ranks", type=_positive, metavar="N", help=text)
     add("--compiled", action="store_true", help="keep compiled code compiled; by default it runs eagerly, to be watched")
     add("--json", action="store_true", help="print one JSON document; the script's own output goes to standard error")
     add("--plot", metavar="FILE", help="also draw the norms, as the monitor does; needs gradclip[monitor]")
@@ -60,19 +63,21 @@ def add_options(command: argparse.ArgumentParser) -> None:
     vars(command).update(parse_known_args=parse_own, unknown="; what is for the script comes after --")
 
 
-def _steps(value: str) -> int:
-    steps = int(value) if value.isdecimal() and len(value) < 9 else 0
-    if steps < 1:
+def _positive(value: str) -> int:
+    number = int(value) if value.isdecimal() and len(value) < 9 else 0
+    if number < 1:
         raise argparse.ArgumentTypeError(f"must be a positive whole number, not {shown(value)}")
-    return steps
+    return number
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the command."""
     from gradclip.doctor import imports, program
+    from gradclip.doctor.launch import launch
     from gradclip.doctor.recorder import Recorder
     from gradclip.doctor.report import Report
     from gradclip.doctor.threads import Leaving
+    from gradclip.source import interrupts
     from gradclip.steps.monitor import picture
 
     if (options.script is None) == (options.module is None):
@@ -80,6 +85,9 @@ def main(options: argparse.Namespace) -> int:
         raise ArgumentError("The doctor needs one script or one module.", _received(options), hint)
     if options.plot is not None:
         picture.pyplot()
+    if options.ranks is not None:
+        with interrupts.ending():
+            return launch(options.ranks, list(_words(options)))
     recorder = Recorder(options.steps, _progress(options.steps), to_run_eagerly=not options.compiled)
     beside, leaving = recorder.guard.beside, Leaving() if options.is_process else None
     for start in (recorder.leave_forks, lambda: imports.start(recorder)):
@@ -109,6 +117,16 @@ def main(options: argparse.Namespace) -> int:
     if leaving is not None and ended.how == "stopped":
         leaving.at_exit(status)
     return status
+
+
+def _words(options: argparse.Namespace) -> Iterator[str]:
+    """The command line of one process."""
+    yield from ("--steps", str(options.steps))
+    for name in ("compiled", "json"):
+        yield from [f"--{name}"] if vars(options)[name] else ()
+    yield from ("--plot", options.plot) if options.plot is not None else ()
+    yield from ("-m", options.module) if options.module is not None else (options.script,)
+    yield from ("--", *options.arguments)
 
 
 def _received(options: argparse.Namespace) -> str:

@@ -89,6 +89,7 @@ class Write(Event, model.Write):
     is_late: bool = False  #: it was seen at this line, and happened before it
     before: float = math.nan  #: the exact norm of the gradients before and after it
     after: float = math.nan
+    factors: Norms = ()  #: the norm of each gradient after it, divided by that before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

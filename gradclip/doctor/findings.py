@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gradclip.doctor import of_round, of_run
+from gradclip.doctor import of_ranks, of_round, of_run
 from gradclip.doctor.events import Event
+from gradclip.doctor.of_ranks import Measured
 from gradclip.doctor.places import Place
 from gradclip.doctor.run import Found, Run
 from gradclip.rounds.table import MISTAKES, Mistake
@@ -70,7 +71,7 @@ class Diagnosis:
 
 
 def findings(
-    events: Sequence[Event], names: Mapping[int, str] | None = None, ranks: Mapping[int, Sequence[float]] | None = None
+    events: Sequence[Event], names: Mapping[int, str] | None = None, ranks: Mapping[int, Measured] | None = None
 ) -> list[Finding]:
     """What is wrong: see :func:`diagnosis`."""
     return diagnosis(events, names, ranks).findings
@@ -79,7 +80,7 @@ def findings(
 def diagnosis(
     events: Sequence[Event],
     names: Mapping[int, str] | None = None,
-    ranks: Mapping[int, Sequence[float]] | None = None,
+    ranks: Mapping[int, Measured] | None = None,
     others: Mapping[int, Sequence[Finding]] | None = None,
 ) -> Diagnosis:
     """What is wrong.
@@ -87,16 +88,16 @@ def diagnosis(
     Args:
         events: of the run, in order.
         names: the parameters' names.
-        ranks: of each other process: the norms that its clips returned, without those that only measure.
+        ranks: what each process measured, this one as 0; empty for one process.
         others: what is wrong in each other process.
     """
     run = Run(events, names or {})
     found = [x for one in run.rounds for x in of_round.found(one, run)]
     late = {x.where for x in found if x.code == "GM108"}  # a clip that comes too late for its own step: the first step has none
     made = [x for x in _grouped(found, run) if not (late and x.code in ("GD101", "GD102") and x.steps == (1,))]
-    made += _grouped(of_run.found(run, ranks or {}), run)
-    made += _elsewhere(others or {}, {(x.code, x.where) for x in made})
-    made, notes = _judged(made)
+    made += _grouped((*of_run.found(run), *of_ranks.found(run, ranks or {})), run)
+    elsewhere = _elsewhere(others or {}, {(x.code, x.where) for x in made})
+    made, notes = _judged([*made, *elsewhere], {x.code for x in elsewhere})
     return Diagnosis(sorted(made, key=lambda x: (x.code, x.where.file, x.where.line)), [*of_run.notes(run), *notes])
 
 
@@ -127,8 +128,13 @@ def _elsewhere(others: Mapping[int, Sequence[Finding]], own: set[tuple[str, Plac
     return made
 
 
-def _judged(found: list[Finding]) -> tuple[list[Finding], list[str]]:
-    """Without what was computed from norms that another finding spoils, and lines that say so; a cause without its effect."""
+def _judged(found: list[Finding], elsewhere: Set[str]) -> tuple[list[Finding], list[str]]:
+    """Without what was computed from norms that another finding spoils, and lines that say so; a cause without its effect.
+
+    Args:
+        found: all findings.
+        elsewhere: the codes of those that are not of this process.
+    """
     spoiled: dict[Place, str] = {}
     for x in found:
         if x.kind.spoils_norms:
@@ -138,6 +144,10 @@ def _judged(found: list[Finding]) -> tuple[list[Finding], list[str]]:
     gone = {x.where: spoiled[x.where] for x in found if x.kind.needs_norms and x.where in spoiled}
     diverged = {x.where for x in kept if x.code == "GD205"}  # its title says that there is no clip
     kept = [x for x in kept if not (x.code == "GD101" and x.where in diverged)]
+    why = [x.code for x in kept if x.code in elsewhere | {"GD303"}]  # why replicas drift
+    effects = [x for x in kept if x.code == "GD305" and why]
+    kept = [x for x in kept if x not in effects]
     lines = [f"No limit is judged at {where}: the norms there change once {code} is mended." for where, code in gone.items()]
     lines += [f"At {x.where} {x.text}." for x in kept if x.first.is_note]
+    lines += [f"Because of {why[0]} {x.text}." for x in effects]
     return [x for x in kept if not x.first.is_note], lines

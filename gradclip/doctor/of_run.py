@@ -1,13 +1,13 @@
-"""The mistakes that only the whole run shows: limits, processes, steps without effect, NaNs that stay, divergence."""
+"""The mistakes that only the whole run shows: limits, steps without effect, NaNs that stay, divergence."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from gradclip.core.errors import ArgumentError
-from gradclip.doctor.events import NO_IDS, Backward, Clip, Skip, Step, Write, Zero, scaling
+from gradclip.doctor.events import NO_IDS, Backward, Clip, Skip, Step, Write, Zero
 from gradclip.doctor.places import Place
 from gradclip.doctor.rounds import Round
 from gradclip.doctor.run import ENOUGH, Found, Run, many
@@ -17,18 +17,16 @@ from gradclip.steps.advice.divergence import diverged_at
 from gradclip.steps.advice.optimizers import is_scale_invariant
 from gradclip.steps.monitor.text import short
 
-__all__ = ["ALIKE", "advised", "found", "notes"]
+__all__ = ["advised", "found", "notes"]
 
 _NEVER = 50.0  #: the limit is so many times the largest norm
 _ALWAYS = 0.1  #: the coefficient in each step
 _FEW_NAMES = 3
-ALIKE = 1e-3  #: the relative difference of a norm on two processes
 
 
-def found(run: Run, ranks: Mapping[int, Sequence[float]]) -> Iterator[Found]:
+def found(run: Run) -> Iterator[Found]:
     """What is wrong in the run."""
     yield from _of_limits(run)
-    yield from _of_ranks(run, ranks)
     yield from _without_effect(run)
     yield from _staying(run)
     yield from _diverged(run)
@@ -90,20 +88,6 @@ def advised(norms: Sequence[float]) -> str:
     except ArgumentError:
         return f"{len(norms)} norms are too few to choose a limit by: watch {LEAST} steps or more, with --steps."
     return f"gradclip choose says of these {len(norms)} norms: {best.recommended.limit:g}. {best.reason}"
-
-
-def _of_ranks(run: Run, ranks: Mapping[int, Sequence[float]]) -> Iterator[Found]:
-    clips = scaling(run.events)
-    for rank, norms in ranks.items():
-        if len(norms) != len(clips):
-            where = clips[0].where if clips else Place("", 0)
-            yield Found("GD303", where, f"process 0 clipped {len(clips)} times, process {rank} {len(norms)} times")
-            return
-        for clip, norm in zip(clips, norms, strict=True):
-            if abs(clip.returned - norm) > ALIKE * max(clip.returned, norm):
-                text = f"process 0 measured {short(clip.returned)}, process {rank} measured {short(norm)}"
-                yield Found("GD303", clip.where, text)
-                return
 
 
 # ---- steps without effect -----------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from gradclip.doctor import threads
 from gradclip.doctor.events import Clip, Event, Ids, Skip, Step, Zero
 from gradclip.doctor.findings import Finding
 from gradclip.doctor.guard import Guard, Make
+from gradclip.doctor.of_ranks import Measured
 from gradclip.doctor.places import Place
 
 __all__ = ["EnoughSteps", "Recorder"]
@@ -52,7 +53,7 @@ class Recorder:
         self.ran_eagerly: dict[str, Place] = {}  #: what the script compiles -> the first line that does
         self.events: list[Event] = []
         self.names: dict[int, str] = {}  #: the parameters' names
-        self.ranks: dict[int, list[float]] = {}  #: of each other process: the norms that it measured
+        self.ranks: dict[int, Measured] = {}  #: what each of several processes measured
         self.others: dict[int, list[Finding]] = {}  #: what is wrong in each other process
         self.watches: dict[str, Any] = {}  #: by the name of the backend
         self.is_first = True  #: whether this process prints the report, as the first of several

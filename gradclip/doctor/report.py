@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from gradclip.core.errors import more
-from gradclip.doctor.events import Clip, Step, Unwatched, scaling
+from gradclip.doctor.events import Clip, Step, Unwatched
 from gradclip.doctor.findings import Diagnosis, Finding, diagnosis
 from gradclip.doctor.hints import hint
-from gradclip.doctor.of_run import ALIKE
+from gradclip.doctor.of_ranks import compared
 from gradclip.doctor.places import Place
 from gradclip.doctor.program import Ended
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.rounds import Round, rounds
+from gradclip.doctor.run import counted
 from gradclip.doctor.timeline import timeline
 from gradclip.steps.monitor import Monitor
 
@@ -105,7 +106,7 @@ class Report:
 
     def _lines(self) -> Iterator[str]:
         counts = {"step": len(self.rounds), "clip": len(self.clips), "finding": len(self.found)}
-        yield f"{self._how()}: {', '.join(_count(count, noun) for noun, count in counts.items())}"
+        yield f"{self._how()}: {', '.join(counted(count, noun) for noun, count in counts.items())}"
         if self.hint:
             yield f"Hint: {self.hint}"
         if (one := self.shown_round()) is not None:
@@ -114,7 +115,7 @@ class Report:
             yield from ("", *_finding_lines(finding))
         tail = [
             *self._fault(),
-            *self._compared(),
+            *compared(self.recorder.ranks),
             *self._eagerly(),
             *self._times(),
             *self.diagnosis.notes,
@@ -136,17 +137,6 @@ class Report:
             after = f"after step {len(self.rounds)}" if self.rounds else "before the first step"
             yield f"The watch failed {after} ({fault.where}): {fault.error} ({fault.inside} of gradclip)."
             yield "The script ran on as without the doctor, unwatched. It is a fault of gradclip: please report it."
-
-    def _compared(self) -> Iterator[str]:
-        """How well the norms of several processes agree, if no finding says that they do not."""
-        ranks = self.recorder.ranks
-        mine = [x.returned for x in scaling(self.recorder.events)]
-        pairs = [pair for theirs in ranks.values() for pair in zip(mine, theirs, strict=False) if any(map(math.isfinite, pair))]
-        apart = [abs(one - other) / max(one, other) for one, other in pairs if one != other]
-        if not ranks or not all(x <= ALIKE for x in apart) or any(len(theirs) != len(mine) for theirs in ranks.values()):
-            return
-        equal = f"equal to 1e{math.ceil(math.log10(max(apart)))}" if apart else "equal to the last bit"
-        yield f"On {len(ranks) + 1} processes: {_count(len(mine), 'norm')}{f', {equal}' if pairs else ''}."
 
     def _eagerly(self) -> Iterator[str]:
         if ran := self.recorder.ran_eagerly:
@@ -186,6 +176,7 @@ class Report:
             "timeline": None if one is None else timeline(one),
             "timelines": [timeline(x) for x in self.rounds],
             "norms": [{"before": x.before, "returned": x.returned, "after": x.after, "limit": x.limit} for x in self.clips],
+            "compared": list(compared(self.recorder.ranks)),
             "notes": self.diagnosis.notes,
             "unwatched": [{"what": x.what, **_place(x.where)} for x in self.unwatched],
             "seconds": None
@@ -248,10 +239,6 @@ def _as_json(finding: Finding) -> dict[str, Any]:
 
 def _place(where: Place) -> dict[str, Any]:
     return {"file": where.file, "line": where.line}
-
-
-def _count(many: int, word: str) -> str:
-    return f"{many} {word}" + ("" if many == 1 else "s")
 
 
 def _milliseconds(seconds: float) -> str:

@@ -11,7 +11,7 @@ from gradclip.doctor.places import Place
 from gradclip.doctor.rounds import Round, rounds
 from gradclip.rounds.params import listed
 
-__all__ = ["ENOUGH", "Found", "Run", "many"]
+__all__ = ["ENOUGH", "Found", "Run", "counted", "many"]
 
 ENOUGH = 3  #: steps, to say something of all
 _SAME = 1e-5  #: the relative difference of factors that are one: float32 rounds by less
@@ -60,7 +60,12 @@ class Run:
 
 def many(params: Ids) -> str:
     """Their number in words."""
-    return "1 parameter" if len(params) == 1 else f"{len(params)} parameters"
+    return counted(len(params), "parameter")
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _clips_by_hand(found: Sequence[Round]) -> bool:

@@ -16,6 +16,7 @@ from gradclip.doctor.events import NO_IDS, Backward, Clip, Ids, Norms, Skip, Ste
 from gradclip.doctor.lines import Lines
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import Recorder
+from gradclip.doctor.replicas import Replicas
 from gradclip.doctor.seen import total
 
 __all__ = ["Request", "Watch", "as_number", "returned"]
@@ -95,6 +96,7 @@ class Watch(ByHand):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
+        self.replicas: Replicas | None = None  #: of several processes
         self.is_compiling_seen = False
         self.is_close = False  #: whether some write was seen in the norms only: then each line compares them
         self._made: dict[int, Made] = {}  # by the id of the new gradient
@@ -132,12 +134,13 @@ class Watch(ByHand):
             self.settle(written)
             self.recorder.add(Unscale(where=where, params=these(written)))
         elif written:
-            before = total([self._norms.get(key, 0.0) for key in written], 2.0)
+            before = {key: self._norms.get(key, 0.0) for key in written}
             self.settle(written)
-            after = total([self._norms[key] for key in written], 2.0)
             text = "" if is_late else linecache.getline(where.file, where.line).strip()
-            event = Write(where=where, params=these(written), text=text, before=before, after=after, is_late=is_late)
-            self.recorder.add(event)
+            factors = tuple((key, self._norms[key] / norm) for key, norm in before.items() if 0 < norm < math.inf)
+            event = Write(where=where, params=these(written), text=text, is_late=is_late, factors=factors)
+            norms = [total(list(map(x.__getitem__, written)), 2.0) for x in (before, self._norms)]
+            self.recorder.add(replace(event, before=norms[0], after=norms[1]))
 
     def _take_made(self, written: Ids) -> Ids:
         """The written ones, without those that took a clipped gradient from a clip that returned new ones."""
@@ -344,6 +347,8 @@ class Watch(ByHand):
             self.here.present = self._with_gradients(learned)
             self.here.norms = self.norms_of(self.here.present)
             self.look_for_a_clip(where)
+            if self.replicas is not None:
+                self.replicas.before({key: self.known[key] for key in learned}, self.grad)
         self.recorder.stepping = self
         return learned
 
@@ -363,6 +368,8 @@ class Watch(ByHand):
             self.close_made(learned)
             self.name(learned)  # the model may be gone when the script ends
             norms = self.here.norms if stepped <= self.here.present else self.norms_of(stepped)
+            if self.replicas is not None:
+                self.replicas.after({key: self.known[key] for key in learned})
             exempt = these(key for key in learned if self.is_exempt(self.known[key]))
             if not skipped:
                 self.take_gradients(stepped)

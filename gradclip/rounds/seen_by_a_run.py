@@ -147,8 +147,9 @@ SEEN_BY_A_RUN = (
     _seen(
         "GD303",
         "Processes that disagree",
-        "In one step the processes measured different norms, so they scaled their gradients differently.",
-        "Clip after the last exchange (outside of no_sync), or sum the norm over the processes: `reduce=`.",
+        "In one step the processes had different norms or limits, so they scaled their gradients differently.",
+        "Clip after the last exchange (outside of no_sync). The norm of shards is that of their DTensors, or needs `shards=`; "
+        "that of stages needs `reduce=`.",
         ways={
             "tensorflow": "Clip after the gradients were summed over the replicas, or sum the norm over them: `reduce=`.",
             "keras": "Clip after the gradients were summed over the replicas: `global_clipnorm=` of the optimizer does.",
@@ -161,5 +162,11 @@ SEEN_BY_A_RUN = (
         "A limit that is no limit",
         "A limit of 0 makes every gradient 0, a negative one flips their signs, and None and NaN are not numbers.",
         "Use a positive limit; infinity only measures. Leave the clip out where it is switched off.",
+    ),
+    _seen(
+        "GD305",
+        "Replicas that drift apart",
+        "Parameters of which each process has a copy were equal before the first step: some process scaled or stepped its own.",
+        "Clip the same parameters on every process, by one norm and one limit, and step on all of them or on none.",
     ),
 )

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
-import os
 import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Any
 
 import torch
 
 from gradclip.backends.torch import slot, versions
 from gradclip.backends.torch.watch import steps as watch_steps
+from gradclip.backends.torch.watch.ranks import Ranks
 from gradclip.backends.torch.watch.tensors import TorchWatch, leaves, made_by
-from gradclip.doctor.events import Unwatched, scaling
-from gradclip.doctor.findings import Finding, diagnosis
+from gradclip.doctor.events import Unwatched
 from gradclip.doctor.places import NOWHERE, Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
 from gradclip.doctor.watch import Request, as_number
@@ -27,7 +24,6 @@ from gradclip.dropins.torch import clip_grad_norm_ as own_clip
 
 __all__ = ["start"]
 
-_WAIT = timedelta(seconds=30)  #: for the other processes
 _SHARDED = "torch.distributed.fsdp"
 
 
@@ -42,16 +38,17 @@ def start(recorder: Recorder) -> None:
     watch_steps.start(recorder, watch)
     recorder.replace(slot, "clip_few", lambda _: lambda *_: None)  # then gradclip's own clips all go through the engine
     recorder.watches["torch"] = watch
-    recorder.closers.append(lambda: _close(recorder, watch))
+    ranks = Ranks(recorder, watch)
+    recorder.closers.append(lambda: _close(recorder, watch, ranks))
     recorder.undo(watch.lines.stop)
 
 
-def _close(recorder: Recorder, watch: TorchWatch) -> None:
+def _close(recorder: Recorder, watch: TorchWatch, ranks: Ranks) -> None:
     watch.lines.stop()
     with contextlib.suppress(EnoughSteps):
         watch.step_by_hand(NOWHERE)
     watch.name(frozenset(watch.known))
-    _compare(recorder)
+    ranks.compare()
 
 
 # ---- what is watched -----------------------------------------------------------------------------------------------------
@@ -230,29 +227,3 @@ def _watch_sharded(recorder: Recorder, watch: TorchWatch) -> None:
         return clip_grad_norm_
 
     recorder.replace(kind, "clip_grad_norm_", make)
-
-
-# ---- several processes ----------------------------------------------------------------------------------------------------
-
-
-def _compare(recorder: Recorder) -> None:
-    """Give process 0 the norms and the findings of all. They meet at the address that torchrun has set."""
-    many, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    if many < 2 or "MASTER_ADDR" not in os.environ:
-        return
-    norms = [event.returned for event in scaling(recorder.events)]
-    try:
-        address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        store = torch.distributed.TCPStore(*address, is_master=False, timeout=_WAIT)
-        if rank:
-            found = [one.told() for one in diagnosis(recorder.events, recorder.names).findings]
-            store.set(f"gradclip doctor {rank}", json.dumps([norms, found]))
-            recorder.last.append(lambda: store.get("gradclip doctor done"))
-            recorder.is_first = False
-            return
-        for other in range(1, many):
-            recorder.ranks[other], told = json.loads(store.get(f"gradclip doctor {other}"))
-            recorder.others[other] = list(map(Finding.heard, told))
-        recorder.last.append(lambda: store.set("gradclip doctor done", "yes"))
-    except (RuntimeError, ValueError) as error:
-        recorder.say(f"the processes' norms cannot be compared: {str(error).splitlines()[0]}")

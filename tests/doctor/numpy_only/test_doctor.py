@@ -7,7 +7,9 @@ import json
 import math
 import sys
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from gradclip.doctor.events import Backward, Clip, Event, Read, Skip, Step, Unscale, Unwatched, Write, Zero, these
@@ -15,11 +17,14 @@ from gradclip.doctor.findings import Finding, diagnosis, findings
 from gradclip.doctor.guard import Guard
 from gradclip.doctor.hints import hint
 from gradclip.doctor.lines import Lines
+from gradclip.doctor.of_ranks import Measured, compared, measured
 from gradclip.doctor.places import Place
 from gradclip.doctor.program import Ended
 from gradclip.doctor.recorder import EnoughSteps, Recorder
+from gradclip.doctor.replicas import Course, Replicas
 from gradclip.doctor.report import Report
 from gradclip.doctor.rounds import rounds
+from gradclip.doctor.run import Run
 from gradclip.doctor.timeline import timeline
 from gradclip.rounds import DOCTOR, MISTAKES, mistake
 from gradclip.rounds.params import NO_PARAMS
@@ -220,12 +225,81 @@ def test_errors_of_a_scaler_have_a_hint() -> None:
     assert "Hint" not in str(Report(Ended("failed", "KeyError: 'x'"), Recorder(20)))
 
 
+def on(*norms: float, **more: Any) -> Measured:
+    """What a process tells the first one; through JSON, as it comes."""
+    told = Measured([(norm, 1.0) for norm in norms], **more).told()
+    return Measured.heard(json.loads(json.dumps(told)))
+
+
 def test_processes() -> None:
-    assert findings(RIGHT, ranks={1: [2.0], 2: [2.001]}) == []
-    (found,) = findings(RIGHT, ranks={1: [2.0], 2: [2.5]})
+    assert findings(RIGHT, ranks={0: on(2.0), 1: on(2.0), 2: on(2.001)}) == []
+    (found,) = findings(RIGHT, ranks={0: on(2.0), 1: on(2.0), 2: on(2.5)})
     assert (found.code, found.text) == ("GD303", "process 0 measured 2, process 2 measured 2.5")
-    (found,) = findings(RIGHT, ranks={1: []})
+    (found,) = findings(RIGHT, ranks={0: on(2.0), 1: on()})
     assert found.text == "process 0 clipped 1 times, process 1 0 times"
+    (found,) = findings(RIGHT, ranks={0: on(2.0), 1: Measured([(2.0, 3.0)])})
+    assert (found.code, found.text) == ("GD303", "process 0 had the limit 1, process 1 had the limit 3")
+
+
+@pytest.mark.parametrize(
+    ("factors", "others", "is_wrong"),
+    [
+        (((1, 0.5), (2, 0.5)), (0.25, 2), True),
+        (((1, 0.5), (2, 0.5)), (1.0, 0), True),  # its norm was below the limit
+        (((1, 0.5), (2, 0.5)), (0.5001, 2), False),
+        (((1, 0.5), (2, 0.5)), (0.25, 1), False),  # one gradient may be clipped by value
+        (((1, 0.5), (2, 0.5)), (math.nan, 2), False),
+        (((1, 0.5), (2, 0.7)), (0.25, 2), False),  # each gradient by itself
+        ((), (1.0, 0), False),
+    ],
+)
+def test_gradients_scaled_by_hand(factors: Any, others: tuple[float, int], is_wrong: bool) -> None:
+    events = [BACKWARD, replace(WRITE, before=1.0, after=0.5, factors=factors), STEP]
+    mine = measured(Run(events, {}), {})
+    found = findings(events, ranks={0: mine, 1: on(factors=[others])})
+    assert [(x.code, x.where, x.steps) for x in found] == ([("GD303", WRITE.where, (1,))] if is_wrong else [])
+    assert not is_wrong or found[0].text == f"process 0 scaled its gradients by 0.5, process 1 by {others[0]:g}"
+
+
+def course(*sizes: float, slope: float = 0.1, is_replica: bool = False) -> Course:
+    return Course([(size, size / 2) for size in sizes], slope, is_replica)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "drifts"),
+    [
+        (course(1, 2, 3), course(1, 2, 3), False),
+        (course(1, 2, 3), course(1, 2, 3 + 3e-8), False),
+        (course(1, 2, 3), course(1, 2, 3.5), True),
+        (course(1, 2, 3), course(1.1, 2, 3.5), False),  # never equal
+        (course(0, 2, 3), course(0, 2, 3.5, slope=0.2), False),  # the biases of experts
+        (course(0, 2, 3), course(0, 2, 3.5, slope=math.nan), False),
+        (course(0, 2, 3, is_replica=True), course(0, 2, 3.5, slope=0.2, is_replica=True), True),
+        (course(0, 2, 3), course(0, 2), False),  # a process that has come less far
+    ],
+)
+def test_replicas_that_drift(mine: Course, theirs: Course, drifts: bool) -> None:
+    events = [x for step in (1, 2) for x in (BACKWARD, CLIP, replace(STEP, where=at(step)))]
+    ranks = {0: on(2.0, 2.0, params={"a": mine, "mine": mine}), 1: on(2.0, 2.0, params={"a": theirs})}
+    found = findings(events, ranks=ranks)
+    assert [(x.code, x.where.line, x.steps) for x in found] == ([("GD305", 2, (2,))] if drifts else [])
+    said = "a differs from step 2 on, and was equal before; at the end process 1 is off by 0.1429 of the norm"
+    assert not drifts or found[0].text == said
+    cause = replace(ranks[1], clips=[(2.0, 3.0)] * 2)
+    told = diagnosis(events, ranks={**ranks, 1: cause})
+    assert [x.code for x in told.findings] == ["GD303"]
+    assert (f"Because of GD303 {said}." in told.notes) == drifts
+
+
+def test_parameters_of_one_name() -> None:
+    replicas = Replicas(lambda x: (1.0, float(x[0])))
+    for step in range(2):
+        replicas.before({1: np.zeros(2), 2: np.ones(2)}, lambda x: x if x.all() else None)
+        replicas.after({1: np.ones(2), 2: np.ones(2)})
+        assert step or replicas.courses[2].slope == 1.0
+    named = replicas.named({1: "w", 2: "w"})
+    assert named == {"w": replicas.courses[1], "w (2)": replicas.courses[2]}
+    assert [mark for _, mark in named["w"].marks] == [0.0, 1.0, 1.0]
 
 
 def test_what_only_other_processes_do_wrong() -> None:
@@ -239,18 +313,24 @@ def test_what_only_other_processes_do_wrong() -> None:
 
 
 def test_what_was_compared_is_said() -> None:
+    same = {"a": course(1, 2, 3)}
     for theirs, said in (
-        ([2.0], "On 3 processes: 1 norm, equal to 1e-8."),
-        ([2.0 + 3e-8], "On 3 processes: 1 norm, equal to 1e-7."),
-        ([math.nan], ""),
-        ([2.5], ""),
-        ([], ""),
+        (on(2.0), "1 norm equal to 1e-8"),
+        (on(2.0 + 3e-8), "1 norm equal to 1e-7"),
+        (on(2.0, params={"a": course(1, 2, 3.5)}), "1 norm equal to 1e-8"),
+        (on(2.0, params=same), "1 norm equal to 1e-8, 1 parameter equal to the last bit after 2 steps"),
+        (on(2.0, params={"a": course(1, 2, 3 + 3e-8)}), "1 norm equal to 1e-8, 1 parameter equal to 1e-8 after 2 steps"),
+        (on(2.5, params=same), "1 parameter equal to the last bit after 2 steps"),
+        (on(math.nan), ""),
+        (on(), ""),
     ):
         recorder = Recorder(1)
         recorder.events += RIGHT
-        recorder.ranks |= {1: [2.0 + 1e-8], 2: theirs}
+        recorder.ranks |= {0: on(2.0, params=same), 1: on(2.0 + 1e-8, params=same), 2: theirs}
         text = str(Report(Ended("ended"), recorder))
-        assert (f"\n{said}\n" in f"{text}\n") if said else ("On 3 processes" not in text)
+        assert (f"\nOn 3 processes: {said}.\n" in f"{text}\n") if said else ("On 3 processes" not in text)
+    by_hand = {0: Measured(factors=[(0.5, 2), (1.0, 0)]), 1: Measured(factors=[(0.5, 3), (1.0, 0)])}
+    assert list(compared(by_hand)) == ["On 2 processes: gradients scaled by one factor in 1 step."]
 
 
 def test_an_optimizer_takes_only_its_own_events() -> None:
