@@ -45,8 +45,9 @@ def grad_clip(
             the monitor reads for a report.
 
     Some processes may lack the gradient of a distributed parameter that others have. Paddle tells no object for ``grad_clip=``
-    of such a parameter; :func:`gradclip.clipped` and :func:`gradclip.clip_` know it, and have one norm for all. Paddle's own
-    step cannot follow where the gradient is partial: it waits for the others, also without a clip.
+    of such a parameter; :func:`gradclip.clipped` and :func:`gradclip.clip_` know it, and have one norm for all. Where the
+    gradient is partial, Paddle's own step waits for the others for ever, also without a clip: give a process that lacks it
+    zeros. This object refuses such a step on all processes that have some other gradient of the same mesh.
 
     Returns:
         A ``paddle.nn.clip.ClipGradBase``. Its ``last`` is a :class:`gradclip.ClipResult` with the norm and the coefficient of
@@ -118,8 +119,8 @@ class RuleClip(Slot, paddle.nn.clip.ClipGradBase):
 
     def _clipped(self, chosen: Pairs, rule: Any) -> Iterator[Any]:
         """The clipped gradients of pairs."""
-        # the gradients alone take less time, where their parameters tell no other process of them
-        is_list = not self.step.needs_names and not (self.is_asked and any(versions.is_distributed(p) for p, _ in chosen))
+        # the gradients alone take less time, where no parameter tells how its gradient should be placed
+        is_list = not self.step.needs_names and not any(versions.is_distributed(p) for p, _ in chosen)
         if is_list:
             opened = open_([g for _, g in chosen], holders="none")
             params = None if rule.relative_to is None else [p for p, _ in chosen]

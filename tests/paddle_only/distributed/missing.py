@@ -132,6 +132,11 @@ def check_in_the_slots() -> None:
     param, grad = parameter(world(), Replicate()), addend(x, world(), Partial())
     [(_, out)] = grad_clip(RULE)([(param, grad)])
     close(local(dist.unshard_dtensor(out)), 0.5 * x.numpy() / exact([x]), at_most=64)
+    for lacking in (0, size - 1):  # Paddle's step would wait for the addend for ever, also without a clip
+        pairs = [(param, grad)] if dist.get_rank() != lacking else []
+        pairs.append((parameter(world(), Shard(0)), placed(x, world(), Shard(0))))
+        with pytest.raises(ArgumentError, match=r"(?s)A gradient must be placed alike.*P:sum on rank"):
+            grad_clip(RULE)(pairs)
     for lacking in (0, size - 1):
         params = [parameter(world(), Replicate()), parameter(world(), Shard(0))]
         optimizer = gradclip.clipped(paddle.optimizer.SGD(1.0, parameters=params), RULE)
