@@ -73,7 +73,7 @@ def _positive(value: str) -> int:
 def main(options: argparse.Namespace) -> int:
     """Run the command."""
     from gradclip.doctor import imports, program
-    from gradclip.doctor.launch import launch
+    from gradclip.doctor.launch import is_first, launch
     from gradclip.doctor.recorder import Recorder
     from gradclip.doctor.report import Report
     from gradclip.doctor.threads import Leaving
@@ -88,7 +88,8 @@ def main(options: argparse.Namespace) -> int:
     if options.ranks is not None:
         with interrupts.ending():
             return launch(options.ranks, list(_words(options)))
-    recorder = Recorder(options.steps, _progress(options.steps), to_run_eagerly=not options.compiled)
+    recorder = Recorder(options.steps, _progress(options.steps, is_first()), to_run_eagerly=not options.compiled)
+    recorder.is_first = is_first()
     beside, leaving = recorder.guard.beside, Leaving() if options.is_process else None
     for start in (recorder.leave_forks, lambda: imports.start(recorder)):
         beside(start)()
@@ -151,9 +152,9 @@ def _elsewhere(is_json: bool) -> Iterator[None]:
         os.close(kept)
 
 
-def _progress(steps: int) -> Any:
+def _progress(steps: int, is_shown: bool) -> Any:
     """A line that counts the steps, on a terminal only."""
-    if not sys.stderr.isatty():
+    if not (is_shown and sys.stderr.isatty()):
         return lambda done: None
 
     def show(done: int) -> None:

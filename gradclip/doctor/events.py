@@ -151,5 +151,6 @@ class Unwatched(Event):
 
 
 def scaling(events: Sequence[Event]) -> list[Clip]:
-    """The clips whose norms processes compare: not those that only measure."""
-    return [x for x in events if isinstance(x, Clip) and not x.only_measures]
+    """The clips whose norms processes compare: not those that only measure, nor those after the last step of a run cut off."""
+    end = max((i for i, x in enumerate(events) if isinstance(x, Step)), default=len(events))
+    return [x for x in events[:end] if isinstance(x, Clip) and not x.only_measures]

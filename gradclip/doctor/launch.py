@@ -10,12 +10,17 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-__all__ = ["PORT", "launch"]
+__all__ = ["PORT", "is_first", "launch"]
 
 PORT = "GRADCLIP_DOCTOR_PORT"  #: where the doctors meet, apart from the script's own store, which ends with the script
 _ALONE = 30.0  #: seconds for process 0 after another one has failed: it may wait for that one
 _LAST = 10.0  #: seconds for the others after process 0, and for all after an interrupt
 _LOCALHOST = "127.0.0.1"
+
+
+def is_first() -> bool:
+    """Whether this process reports, as far as :func:`launch` has started it."""
+    return PORT not in os.environ or os.environ.get("RANK") == "0"
 
 
 def launch(ranks: int, words: Sequence[str]) -> int:

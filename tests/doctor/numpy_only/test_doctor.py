@@ -237,6 +237,8 @@ def test_processes() -> None:
     assert (found.code, found.text) == ("GD303", "process 0 measured 2, process 2 measured 2.5")
     (found,) = findings(RIGHT, ranks={0: on(2.0), 1: on()})
     assert found.text == "process 0 clipped 1 times, process 1 0 times"
+    assert findings(RIGHT * 2, ranks={0: on(2.0, 2.0, factors=[(1.0, 0)] * 2), 1: on(2.0, factors=[(1.0, 0)])}) == [], "cut off"
+    assert measured(Run([*RIGHT, BACKWARD, CLIP], {}), {}).clips == [(2.0, 1.0)]
     (found,) = findings(RIGHT, ranks={0: on(2.0), 1: Measured([(2.0, 3.0)])})
     assert (found.code, found.text) == ("GD303", "process 0 had the limit 1, process 1 had the limit 3")
 
