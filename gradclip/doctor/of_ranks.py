@@ -18,6 +18,7 @@ from gradclip.steps.monitor.text import short
 __all__ = ["Measured", "compared", "found", "measured"]
 
 _ALIKE = 1e-3  #: the relative difference of a norm on two processes, and of factors that are one
+_VERBS = "measured", "had the limit"  #: what a process tells of a clip
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,12 @@ def _of_clips(run: Run, ranks: Mapping[int, Measured]) -> Iterator[Found]:
             yield Found("GD303", where, f"process 0 clipped {len(clips)} times, process {rank} {len(theirs.clips)} times")
             return
         for clip, mine, other in zip(clips, ranks[0].clips, theirs.clips, strict=False):
-            for (one, two), said in zip(zip(mine, other, strict=True), ("measured", "had the limit"), strict=True):
-                if not _are_alike(one, two):
-                    yield Found("GD303", clip.where, f"process 0 {said} {short(one)}, process {rank} {said} {short(two)}")
-                    return
+            unlike = [(one, two, verb) for one, two, verb in zip(mine, other, _VERBS, strict=True) if not _are_alike(one, two)]
+            for one, two, verb in unlike[:1]:
+                step = next((x.number for x in run.rounds if any(y is clip for y in x.events)), 0)
+                said = f"process 0 {verb} {short(one)}, process {rank} {verb} {short(two)}"
+                yield Found("GD303", clip.where, said, step=step)
+                return
 
 
 def _are_alike(one: float, two: float) -> bool:

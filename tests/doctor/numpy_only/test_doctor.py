@@ -234,7 +234,7 @@ def on(*norms: float, **more: Any) -> Measured:
 def test_processes() -> None:
     assert findings(RIGHT, ranks={0: on(2.0), 1: on(2.0), 2: on(2.001)}) == []
     (found,) = findings(RIGHT, ranks={0: on(2.0), 1: on(2.0), 2: on(2.5)})
-    assert (found.code, found.text) == ("GD303", "process 0 measured 2, process 2 measured 2.5")
+    assert (found.code, found.text, found.steps) == ("GD303", "process 0 measured 2, process 2 measured 2.5", (1,))
     (found,) = findings(RIGHT, ranks={0: on(2.0), 1: on()})
     assert found.text == "process 0 clipped 1 times, process 1 0 times"
     assert findings(RIGHT * 2, ranks={0: on(2.0, 2.0, factors=[(1.0, 0)] * 2), 1: on(2.0, factors=[(1.0, 0)])}) == [], "cut off"
