@@ -92,8 +92,8 @@ def apply(machine: Machine, target: Value, given: Call) -> Value:
             return machine.enter(target.function, given.args, given.given, given.node, target.owner)
         return _method(machine, target.owner, target.name, given)
     if isinstance(target, Library):
-        if target.args or target.given:
-            given = replace(given, args=(*target.args, *given.args), given={**target.given, **given.given})
+        if target.given[0] or target.given[1]:
+            given = replace(given, args=(*target.given[0], *given.args), given={**target.given[1], **given.given})
         return libraries.function(machine, target.name, given)
     if isinstance(target, Made) and functional.is_derivative(target.name):
         return functional.differentiated(machine, target, given)
@@ -116,7 +116,7 @@ def unknown(machine: Machine, target: Value, given: Call) -> Value:
     called = last_of(target).rpartition(".")[2]
     if (made := coefficients.function(machine, called, given)) is not None:
         return made
-    if any(isinstance(x, Gradients) for x in values):
+    if any(taken.gathered(x) is not None for x in values):
         return machine.thing(given.node, "gradients")
     key = (target.token, tuple(x.token for x in values))
     name = str(target.token[-1]) if target.token else ""
@@ -158,7 +158,8 @@ def _method(machine: Machine, owner: Value, name: str, given: Call) -> Value:
         method = machine.method(owner, name)
         if method is not None:
             static = any(getattr(x, "id", "") == "staticmethod" for x in getattr(method.node, "decorator_list", ()))
-            return machine.enter(method, given.args, given.given, given.node, None if static else owner)
+            bound = method if static else Bound((*owner.token, name), owner=owner, name=name, function=method)
+            return apply(machine, functional.decorated(machine, method, bound), given)
     if isinstance(owner, Class):
         method = machine.method(Instance(owner.token, of=owner), name)
         if method is not None:
@@ -175,9 +176,15 @@ def _builtin(machine: Machine, name: str, given: Call) -> Value | None:
     if name in _SAME and first is not None and isinstance(first, (Elements, Tuple, Gradients)):
         if name == "enumerate" and isinstance(first, Tuple):
             return Tuple((), items=tuple(Tuple((), items=(Constant((i,), value=i), x)) for i, x in enumerate(first.items)))
+        if name == "enumerate" and isinstance(first, Gradients):
+            return replace(first, row=(Thing((*first.token, "number")), first))
         return first
     if name == "filter" and len(given.args) > 1:
-        return given.args[1]
+        listed = given.args[1]
+        return replace(listed, pairs="filtered") if isinstance(listed, Gradients) else listed
+    if name == "dict" and all(isinstance(x, Table) for x in given.args) and not given.is_starred:
+        parts = [table.items for table in given.args if isinstance(table, Table)] + [dict[object, Value](given.given)]
+        return Table(machine.fresh(given.node, "table"), items={key: x for part in parts for key, x in part.items()})
     if name in _PREDICATES:
         return Thing(machine.token(name, *(x.token for x in given.args)), marks(given.args))
     if name == "zip":
@@ -194,8 +201,9 @@ def _builtin(machine: Machine, name: str, given: Call) -> Value | None:
 def _zipped(given: Call) -> Value | None:
     for x in given.args:
         if isinstance(x, Gradients):
-            beside = tuple(y for y in given.args if isinstance(y, Gradients) and y is not x)
-            return replace(taken.paired(x, given.args), beside=beside)
+            made = taken.paired(x, given.args)
+            row = tuple(made if y is x else y for y in given.args)
+            return Tuple((), items=x.row) if given.args == (x,) and x.row else replace(made, row=row)
         if isinstance(x, Elements) and "gradient" in x.marks:
             return x
     if given.args and isinstance(given.args[0], Thing):

@@ -6,18 +6,32 @@ import ast
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gradclip.rounds import Clip, Unscale, Write
+from gradclip.rounds import Clip, Event, Measure, Unscale, Write
 from gradclip.source.reading import limits
-from gradclip.source.reading.taken import added, after, changed, whose
-from gradclip.source.reading.values import Call, Gradients, Product, Value
+from gradclip.source.reading.taken import added, after, changed, stepped, whose
+from gradclip.source.reading.values import Call, Constant, Elements, Gradients, Library, Product, Thing, Value
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["Coefficient", "Norm", "chosen", "computed", "factors", "function", "measured", "summed"]
+__all__ = ["Coefficient", "Norm", "chosen", "computed", "factors", "function", "measured", "operated", "summed"]
 
 _NORMS = frozenset({"global_norm", "norm", "l2_norm", "sum", "reduce_sum", "vdot", "dot", "tree_reduce", "reduce"})
-_SAME = frozenset({"square", "abs", "ravel", "leaves", "tree_leaves", "flatten", "tree_flatten", "real", "float32"})
+#: functions whose result has all that has happened to the gradients which they get
+_SAME = frozenset(
+    {
+        *("square", "abs", "ravel", "leaves", "tree_leaves", "flatten", "tree_flatten", "real", "float32", "asarray"),
+        *("cast", "convert_to_tensor", "stop_gradient", "device_get", "device_put", "identity", "block_until_ready"),
+        *("tree_unflatten", "unflatten", "pack_sequence_as", "tree_cast", "with_sharding_constraint"),
+        *("freeze", "unfreeze", "unbox", "filter"),
+    }
+)
+_OPERATORS: dict[str, type[ast.operator]] = {
+    **dict.fromkeys(("add", "tree_add"), ast.Add),
+    **dict.fromkeys(("sub", "subtract", "tree_sub"), ast.Sub),
+    **dict.fromkeys(("mul", "multiply", "tree_mul", "scalar_mul", "tree_scalar_mul", "tree_scale"), ast.Mult),
+    **dict.fromkeys(("div", "divide", "truediv", "true_divide", "tree_div"), ast.Div),
+}
 _LEAST = frozenset({"minimum", "min", "fmin", "clip", "clamp", "clip_by_value"})
 _MOST = frozenset({"maximum", "max", "fmax"})
 _CHOICES = frozenset({"where", "select"})
@@ -31,6 +45,8 @@ class Norm(Value):
     is_one: bool = False  #: of one gradient
     floor: Value | None = None  #: it is this number, if that is larger
     by: Coefficient | None = None  #: it is divided by a limit
+    event: Measure | None = None
+    history: tuple[Event, ...] = ()  #: what had happened to them
 
 
 @dataclass(eq=False, slots=True)
@@ -46,10 +62,12 @@ class Coefficient(Value):
 def measured(machine: Machine, name: str, of: Gradients, given: Call) -> Value | None:
     """``optax.global_norm(grads)``, ``jnp.sum(g**2)``."""
     if name in _SAME:
-        return of
+        return replace(of, row=())
     if name not in _NORMS:
         return None
-    return Norm(machine.token("norm of", of.token, id(given.node)), frozenset({"norm"}), frozenset({of.token}), of.is_one)
+    token = machine.token("norm of", of.token, id(given.node))
+    event = Measure(**machine.about(given.node), params=whose(of))
+    return Norm(token, frozenset({"norm"}), frozenset({of.token}), of.is_one, event=event, history=of.history)
 
 
 def summed(one: Value) -> Value:
@@ -60,6 +78,8 @@ def summed(one: Value) -> Value:
 def function(machine: Machine, name: str, given: Call) -> Value | None:
     """The result of a function of a norm or of a coefficient; None if it gets none."""
     args = (*given.args, *given.given.values())
+    if name in _OPERATORS and len(args) == 2:
+        return operated(machine, name, given)
     if name in _CHOICES and len(args) == 3:
         return chosen(args[1], args[2])
     one = next((x for x in args if isinstance(x, Coefficient)), None)
@@ -82,11 +102,23 @@ def chosen(one: Value, other: Value) -> Value | None:
     return None
 
 
+def operated(machine: Machine, name: str, given: Call) -> Value | None:
+    """The result of an operator that is a function: ``tf.multiply(grads, scale)``; None for any other."""
+    values = (*given.args, *given.given.values())
+    if name not in _OPERATORS or len(values) != 2:
+        return None
+    written = given.node.args if len(given.node.args) == len(values) else [ast.Constant(value=None)] * 2
+    operation = ast.copy_location(ast.BinOp(written[0], _OPERATORS[name](), written[1]), given.node)
+    return computed(machine, operation, *values)
+
+
 def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Value | None:
     """The result of an operator, if one of its sides is a norm, a coefficient or gradients."""
     divides = isinstance(node.op, (ast.Div, ast.FloorDiv))
     if isinstance(left, Gradients) and isinstance(right, Gradients) and isinstance(node.op, ast.Add):
         return added([left, right])
+    if isinstance(node.op, ast.Sub) and isinstance(right, Gradients) and isinstance(left, (Thing, Elements)):
+        return _descended(machine, node, left, right)
     for one, other in ((left, right), (right, left)):
         if isinstance(one, Gradients) and not isinstance(other, Gradients):
             return _scaled(machine, node, one, other, divides=divides)
@@ -110,14 +142,27 @@ def _scaled(machine: Machine, node: ast.BinOp, of: Gradients, by: Value, *, divi
         return replace(of, history=(*history, Unscale(**machine.about(node), params=whose(of))), factors=frozenset())
     if isinstance(by, Norm) and divides:
         by = by.by if by.by is not None and by.floor is not None else by
+    known = (Constant, Thing, Norm)
+    if isinstance(of.by, known) and isinstance(by, known) and isinstance(of.by, Norm) is not isinstance(by, Norm):
+        norm, limit = (of.by, by) if isinstance(of.by, Norm) else (by, of.by)  # g / norm * limit, g * limit / norm
+        by = Coefficient((), frozenset(), norm, limit, node.right if limit is by else None) if isinstance(norm, Norm) else by
     if not isinstance(by, Coefficient) or by.of is None:
-        return of
+        keeps = isinstance(node.op, ast.Mult) if not isinstance(by, Norm) else divides
+        return replace(of, by=by if keeps and isinstance(by, known) else None)
+    of = replace(of, by=None)
     said = limits.about(machine, by.limit, by.written, zero_is_off=True)
     kind = "each" if by.of.is_one else "norm"
     event = Clip(**machine.about(node), **said, returns=True, params=whose(of), kind=kind, is_late=of.is_update)
     if not by.is_bounded and not machine.conditions:
         return replace(of, unless=event)
     return changed(machine, of, event)
+
+
+def _descended(machine: Machine, node: ast.BinOp, params: Value, of: Gradients) -> Thing:
+    """``params - rate * grads``: a step that a program writes out."""
+    call = ast.copy_location(ast.Call(func=node, args=[node.left, node.right], keywords=[]), node)
+    stepped(machine, Library(("by hand",), name="by hand"), of, Call(call, (params, of), {}))
+    return Thing((*params.token[:4], "stepped"), params.marks)
 
 
 def factors(loss: Value) -> frozenset[object]:

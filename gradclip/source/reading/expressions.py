@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradclip.rounds import UNKNOWN, Params
-from gradclip.source.reading import calls, coefficients, gradients, measures, tests
+from gradclip.source.reading import calls, coefficients, comprehensions, gradients, measures, taken, tests
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     MOST,
@@ -32,6 +32,7 @@ from gradclip.source.reading.values import (
     joined,
     last_of,
     marks,
+    named,
     origin,
     scaled_by,
 )
@@ -73,11 +74,14 @@ def _name(machine: Machine, node: ast.Name) -> Value:
         while top.outer is not None:
             top = top.outer
         top.names[node.id] = found
-    return found
+    if isinstance(found, Constant) and not found.name:
+        return named(found, node.id)
+    return machine.sums.get(found.token, found) if machine.sums else found
 
 
 def _attribute(machine: Machine, node: ast.Attribute) -> Value:
-    return attribute(machine, value(machine, node.value), node.attr)
+    found = attribute(machine, value(machine, node.value), node.attr)
+    return machine.sums.get(found.token, found) if machine.sums else found
 
 
 def attribute(machine: Machine, owner: Value, name: str) -> Value:
@@ -116,6 +120,8 @@ def attribute(machine: Machine, owner: Value, name: str) -> Value:
     marks = owner.marks & {"varies", "open"} | tests.marked(name)
     if getattr(owner, "is_open", False):
         marks |= {"open"}
+    if isinstance(owner, Made) and isinstance(held := owner.given.get(name), (Made, Function)):  # state.tx
+        return held
     if name == "sync_gradients":
         return gradients.synced(machine, owner)
     return Thing((*owner.token, name), marks)
@@ -126,7 +132,7 @@ def _of_class(machine: Machine, owner: Instance, name: str) -> Value:
     for one in (owner.of, *machine.bases(owner.of)):
         for statement in one.node.body:
             if isinstance(statement, ast.Assign) and any(getattr(x, "id", "") == name for x in statement.targets):
-                return value(machine, statement.value)
+                return named(value(machine, statement.value), name)
     found = Thing((*owner.token, name), tests.marked(name))
     owner.fields[name] = found
     return found
@@ -167,7 +173,7 @@ def _subscript(machine: Machine, node: ast.Subscript) -> Value:
         return Elements((*owner.token, "[]"), params=owner.params if owner.of is not None else UNKNOWN, of=owner.of)
     if isinstance(key, Constant):
         if isinstance(owner, Table) and key.value in owner.items:
-            return owner.items[key.value]
+            return named(owner.items[key.value], str(key.value))
         if isinstance(owner, Tuple) and isinstance(key.value, int) and -len(owner.items) <= key.value < len(owner.items):
             return owner.items[key.value]
     if isinstance(owner, Gradients):
@@ -181,11 +187,13 @@ def _binary(machine: Machine, node: ast.BinOp) -> Value:
     left, right = value(machine, node.left), value(machine, node.right)
     if isinstance(node.op, ast.Add) and (isinstance(left, (Elements, Tuple)) or isinstance(right, Elements)):
         return joined([left, right])
+    if isinstance(node.op, ast.Pow):
+        measures.rooted(machine, node, left)
     changed = gradients.computed(machine, node, left, right) or coefficients.computed(machine, node, left, right)
     if changed is not None:
         return changed
-    if isinstance(node.op, ast.Pow):
-        measures.rooted(machine, node, left)
+    if isinstance(node.op, ast.BitOr) and isinstance(left, Table) and isinstance(right, Table):
+        return Table(left.token, items={**left.items, **right.items})
     marks = left.marks | right.marks
     if isinstance(node.op, ast.Mod) and not isinstance(left, Constant):  # it differs between the passes
         return Thing(machine.token("Mod", left.token, right.token, tuple(machine.passes)), marks | {"every", "varies"})
@@ -240,54 +248,6 @@ def _lambda(machine: Machine, node: ast.Lambda) -> Value:
     return Function((origin("lambda", id(node)),), node=node, scope=machine.scope)
 
 
-def _comprehension(machine: Machine, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> Value:
-    """A list made in a loop: of parameters, or of gradients."""
-    first = node.generators[0]
-    listed = value(machine, first.iter)
-    before = dict(machine.scope.names)
-    one = listed
-    if isinstance(listed, Elements):
-        one = replace(listed, token=(*listed.token, "one"), is_one=True, loop=id(node))
-    elif isinstance(listed, Gradients):
-        one = replace(listed, is_one=True)
-    elif isinstance(listed, Tuple) and listed.items and len(listed.items) <= 4 and len(node.generators) == 1:
-        return Tuple(("list",), items=tuple(_each(machine, first.target, x, node.elt) for x in listed.items))
-    else:
-        one = Thing((*listed.token, "each", *machine.passes), frozenset({"varies"}))
-    machine.bind(first.target, one)
-    for more in node.generators[1:]:
-        inner = value(machine, more.iter)
-        if isinstance(inner, Elements):
-            inner = Elements((*inner.token, "one"), params=inner.params, is_one=True, loop=id(node))
-        machine.bind(more.target, inner)
-    made = value(machine, node.elt)
-    machine.scope.names = before
-    if isinstance(made, Tuple) and made.items and isinstance(made.items[0], Gradients):
-        made = made.items[0]
-    elif isinstance(made, Gradients) and any(x.ifs for x in node.generators):
-        made = replace(made, pairs="filtered")
-    if isinstance(made, Gradients):
-        return replace(made, is_one=False)
-    if isinstance(made, Elements):
-        if any(x.ifs for x in node.generators) and not all(_is_harmless(x) for g in node.generators for x in g.ifs):
-            return Elements((*made.token, id(node)), made.marks, params=Params(made.params.known, is_all=False))
-        return Elements(made.token, made.marks, params=made.params)
-    if isinstance(made, coefficients.Norm):
-        return coefficients.summed(made)
-    return Thing(("list", *made.token), made.marks)
-
-
-def _is_harmless(test: ast.expr) -> bool:
-    """Whether a test leaves out parameters without a gradient only: ``if p.requires_grad``, ``if p.grad is not None``."""
-    return any(isinstance(x, ast.Attribute) and x.attr in ("grad", "requires_grad") for x in ast.walk(test))
-
-
-def _each(machine: Machine, target: ast.expr, one: Value, element: ast.expr) -> Value:
-    machine.spend()
-    machine.bind(target, one)
-    return value(machine, element)
-
-
 def _walrus(machine: Machine, node: ast.NamedExpr) -> Value:
     made = value(machine, node.value)
     machine.bind(node.target, made)
@@ -307,6 +267,9 @@ def either(one: Value, other: Value) -> Value:
             return first
         if isinstance(second, Constant) and second.value is True and isinstance(first, Formula):
             return first
+    for outer, inner in ((one, other), (other, one)):
+        if isinstance(outer, Made) and isinstance(inner, Made) and any(x is inner for x in outer.args):
+            return outer  # MultiSteps(tx): it does all that the inner one does
     if isinstance(one, Made) and isinstance(other, Made) and type(one) is type(other):
         mine, theirs = (gradients.of_optimizer(x) for x in (one, other))
         if mine == theirs and mine.known:
@@ -334,7 +297,8 @@ def unpacked(machine: Machine, one: Value, target: ast.Tuple | ast.List) -> Sequ
     if isinstance(one, Elements) and one.is_one:  # for name, param in model.named_parameters()
         return [*(Thing((*one.token, i)) for i in range(count - 1)), one]
     if isinstance(one, Gradients):  # for grad, variable in zip(grads, variables)
-        return [one, *one.beside[: count - 1], *(Thing((*one.token, i)) for i in range(count - 1 - len(one.beside)))]
+        row = [taken.element(x) for x in one.row[:count]] or [replace(one, row=())]
+        return [*row, *(Thing((*one.token, i)) for i in range(count - len(row)))]
     names = [last(x) or "it" for x in target.elts]
     return [Thing((origin(name, (one.token, i)),), one.marks | tests.marked(name)) for i, name in enumerate(names)]
 
@@ -355,9 +319,10 @@ _BY_TYPE: dict[type[ast.expr], Callable[[Machine, Any], Value]] = {
     ast.Compare: _test,
     ast.IfExp: _chosen,
     ast.Lambda: _lambda,
-    ast.ListComp: _comprehension,
-    ast.GeneratorExp: _comprehension,
-    ast.SetComp: _comprehension,
+    ast.ListComp: comprehensions.value,
+    ast.GeneratorExp: comprehensions.value,
+    ast.SetComp: comprehensions.value,
+    ast.DictComp: comprehensions.value,
     ast.NamedExpr: _walrus,
     ast.Starred: _inner,
     ast.Await: _inner,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from gradclip.natives import Native
 from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Reduce, Step, Unscale
 from gradclip.source.reading import coefficients, limits, transformations
 from gradclip.source.reading.program import last
-from gradclip.source.reading.taken import added, after, changed, clip_by, paired, stepped, whose
+from gradclip.source.reading.taken import added, after, assigned, changed, clip_by, element, gathered, paired, stepped, whose
 from gradclip.source.reading.values import (
     SCALED,
     Bound,
@@ -22,6 +23,7 @@ from gradclip.source.reading.values import (
     Gradients,
     Library,
     Made,
+    Table,
     Thing,
     Tuple,
     Value,
@@ -32,14 +34,15 @@ from gradclip.source.reading.values import (
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["clip", "differentiated", "function", "is_derivative", "mapped", "method"]
+__all__ = ["clip", "decorated", "differentiated", "function", "is_derivative", "mapped", "method"]
 
 _DERIVATIVE = re.compile(r"(^|\.)(filter_)?(value_and_)?grad$")
 _MAPS = re.compile(r"(tree_map|tree\.map|tree_util\.tree_map|map_structure|multimap)$")
 _REDUCES = re.compile(r"(^|\.)(pmean|psum|all_reduce|allreduce|all_reduce_sum|batch_reduce)$")
+_DYNAMIC_SCALE = "flax.training.dynamic_scale.DynamicScale.value_and_grad"
 _LONG = 12  #: events of gradients that are values
 _RUNS = frozenset({"run", "experimental_run_v2", "call_for_each_replica"})
-_APPLIES = frozenset({"apply_gradients", "apply"})  #: `apply` since Keras 3
+_APPLIES = frozenset({"apply_gradients", "apply", "stateless_apply"})  #: the last two since Keras 3
 
 
 # ---- how they are made ---------------------------------------------------------------------------------------------------
@@ -55,18 +58,35 @@ def differentiated(machine: Machine, made: Made, given: Call) -> Value:
     of = given.get(0)
     loss = made.args[0] if made.args else None
     scaler, factors = "", frozenset[object]()
-    if isinstance(loss, Function):
-        result = machine.enter(loss, given.args, given.given, given.node)
+    if isinstance(loss, (Function, Bound)):
+        result = machine.apply(loss, given)
         first = result.items[0] if isinstance(result, Tuple) and result.items else result
         scaler, factors = scaled_by(first)[len(SCALED) :], coefficients.factors(first)
     params = Params(unseen=frozenset({of.token})) if of is not None else UNKNOWN
-    event = Backward(**machine.about(given.node), params=params, scaler=scaler)
+    about = machine.about(given.node)
+    event = Backward(**about, params=params, scaler=scaler)
     grads = Gradients(machine.fresh(given.node, "grads", len(machine.taken)), history=(event,), factors=factors)
     rest = Thing((*grads.token, "value"), frozenset({"varies"}))
+    if made.name == _DYNAMIC_SCALE:  # it returns unscaled gradients
+        grads = after(grads, *((Reduce(**about, params=params),) if "axis_name" in made.given else ()))
+        finite = Thing((*grads.token, "finite"), frozenset({"varies", "finite"}))
+        return Tuple((), items=(made.args[1], finite, rest, grads))
     if "value_and" in made.name:
         return Tuple((), items=(rest, grads))
     aux = made.given.get("has_aux")
     return Tuple((), items=(grads, rest)) if isinstance(aux, Constant) and aux.value else grads
+
+
+def decorated(machine: Machine, function: Function, made: Value) -> Value:
+    """A function of the project, or its method, after its decorators: ``@jax.value_and_grad``."""
+    for decorator in reversed(getattr(function.node, "decorator_list", ())):
+        given = decorator.keywords if isinstance(decorator, ast.Call) else []
+        is_partial = isinstance(decorator, ast.Call) and last(decorator.func) == "partial" and decorator.args
+        name = last(decorator.args[0] if is_partial else getattr(decorator, "func", decorator))
+        if is_derivative(name):
+            known = {x.arg: machine.value(x.value) for x in given if x.arg is not None}
+            made = Made(function.token, name=name, args=(made,), given=known)
+    return made
 
 
 def _of_tape(machine: Machine, given: Call) -> Value | None:
@@ -110,8 +130,8 @@ def mapped(machine: Machine, target: Value, args: Sequence[Value], given: Call) 
     """A function applied to each gradient."""
     one = _among(args)
     if one is None:
-        return Thing(machine.fresh(given.node, "tree"))
-    elements = tuple(replace(x, is_one=True) if isinstance(x, Gradients) else x for x in args)
+        return _each(args, lambda part: mapped(machine, target, [part], given)) or Thing(machine.fresh(given.node, "tree"))
+    elements = tuple(element(x) if isinstance(x, (Gradients, Table, Tuple)) else x for x in args)
     made = machine.apply(target, Call(given.node, elements, {}))
     if isinstance(made, Gradients):
         return replace(made, is_one=one.is_one)
@@ -119,17 +139,43 @@ def mapped(machine: Machine, target: Value, args: Sequence[Value], given: Call) 
     return coefficients.summed(made) if isinstance(made, coefficients.Norm) else added(several)
 
 
+def _each(args: Sequence[Value], change: Callable[[Value], Value | None]) -> Value | None:
+    """A function of a tuple that has gradients beside other values: ``jax.lax.pmean((loss, grads), "devices")``."""
+    first = args[0] if args else None
+    if not isinstance(first, Tuple) or _among(first.items) is None:
+        return None
+    return Tuple(first.token, first.marks, items=tuple(change(x) or x if gathered(x) is not None else x for x in first.items))
+
+
 def scanned(machine: Machine, given: Call) -> Value:
     """``jax.lax.scan(micro_batch, carry, batches)``: what its function does runs in several passes."""
     body, carry = given.args[0], given.args[1]
+    made = _looped(machine, body, (carry, Thing(machine.fresh(given.node, "batch"))), given)
+    first = made.items[0] if isinstance(made, Tuple) and made.items else made
+    return Tuple((), items=(_again(first), Thing(machine.fresh(given.node, "outputs"))))
+
+
+def _looped(machine: Machine, body: Value, args: tuple[Value, ...], given: Call) -> Value:
+    """One pass of a loop that a library makes."""
     machine.loops.append(id(given.node))
-    made = machine.apply(body, Call(given.node, (carry, Thing(machine.fresh(given.node, "batch"))), {}))
+    made = machine.apply(body, Call(given.node, args, {}))
     machine.loops.pop()
-    parts = made.items if isinstance(made, Tuple) else (made,)
-    inner = parts[0].items if parts and isinstance(parts[0], Tuple) else parts[:1]
-    again = [replace(x, history=(*x.history, *x.history)) if isinstance(x, Gradients) else x for x in inner]
-    first = Tuple((), items=tuple(again)) if parts and isinstance(parts[0], Tuple) else again[0] if again else made
-    return Tuple((), items=(first, Thing(machine.fresh(given.node, "outputs"))))
+    return made
+
+
+def _again(one: Value) -> Value:
+    """What several passes of a loop make: all that happens to gradients happens again."""
+    if isinstance(one, Tuple):
+        return Tuple(one.token, one.marks, items=tuple(_again(x) for x in one.items))
+    return replace(one, history=(*one.history, *one.history)) if isinstance(one, Gradients) else one
+
+
+def _either(machine: Machine, given: Call) -> Value:
+    """``jax.lax.cond(norm > limit, scale, keep, grads)``."""
+    one, other = (machine.apply(x, Call(given.node, given.args[3:], {})) for x in given.args[1:3])
+    chosen = coefficients.chosen(one, other)
+    longer = max(one, other, key=lambda x: len(x.history) if isinstance(x, Gradients) else -1)
+    return longer if chosen is None else chosen
 
 
 # ---- functions and methods -----------------------------------------------------------------------------------------------
@@ -144,11 +190,17 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
         return mapped(machine, first, given.args[1:], given)
     if name.startswith("tensorflow.") and name.endswith(".gradients"):
         return _of_tape(machine, given)
-    if name.endswith("lax.scan") and isinstance(first, (Function, Bound)) and len(given.args) > 1:
+    functions = [isinstance(x, (Function, Bound)) for x in given.args]
+    if name.endswith("lax.scan") and functions[:1] == [True] and len(given.args) > 1:
         return scanned(machine, given)
+    if name.endswith("lax.fori_loop") and functions[2:3] == [True] and len(given.args) > 3:
+        number = Thing(machine.fresh(given.node, "number"), frozenset({"varies"}))
+        return _again(_looped(machine, given.args[2], (number, given.args[3]), given))
+    if name.endswith("lax.cond") and functions[1:3] == [True, True]:
+        return _either(machine, given)
     grads = _among(given.args)
     if grads is None:
-        return None
+        return _each(given.args, lambda one: function(machine, name, replace(given, args=(one, *given.args[1:]))))
     if _REDUCES.search(name):
         return _reduced(machine, grads, given)
     if name.endswith("apply_updates"):
@@ -164,9 +216,9 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
             **machine.about(given.node), **said, returns=True, params=whose(grads), kind="value", is_late=grads.is_update
         )
         return after(grads, event)
-    if called in ("cast", "convert_to_tensor", "stop_gradient", "device_get", "asarray", "identity"):
-        return grads
-    return None
+    if called == "ravel_pytree":
+        return Tuple((), items=(grads, Library(("unflatten",), name="unflatten")))
+    return coefficients.operated(machine, called, given)
 
 
 def _reduced(machine: Machine, grads: Gradients, given: Call) -> Gradients:
@@ -183,6 +235,16 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     if name in ("gradient", "compute_gradients"):
         return _of_tape(machine, given)
     first = given.get(0)
+    if name in ("assign", "assign_add", "assign_sub") and first is not None:
+        return assigned(machine, owner, name, given)
+    if name in ("items", "values") and isinstance(owner, Gradients):
+        return owner if name == "values" else replace(owner, row=(Thing((*owner.token, "key")), owner))
+    if name == "value_and_grad" and isinstance(first, (Function, Bound)):
+        return Made((name, *first.token), name=_DYNAMIC_SCALE, args=(first, owner), given=dict(given.given))
+    if name == "create" and "tx" in given.given:  # the state of a training, in flax
+        return Made(machine.fresh(given.node), name=name, args=given.args, given=dict(given.given), node=given.node)
+    if name == "replace" and isinstance(owner, Made) and "tx" in owner.given:
+        return owner
     if name in ("get_scaled_loss", "scale_loss") and first is not None and _scales(machine, owner, name):
         text = machine.shown(given.node)[1:-1]
         return Thing((*first.token, "scaled"), first.marks | {f"{SCALED}{text}"})
@@ -205,14 +267,14 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     if name in ("get_unscaled_gradients", "unscale_gradients"):
         return after(grads, Unscale(**machine.about(given.node), params=UNKNOWN))
     if name == "update":
-        return transformations.updated(machine, owner, grads, given)
+        return transformations.updated(machine, _transformation(owner), grads, given)
     if name in _APPLIES:
         tx = owner.given.get("tx") if isinstance(owner, Made) else None
         if tx is not None:
             transformations.updated(machine, tx, grads, given)
         else:
             stepped(machine, owner, paired(grads, given.args), given)
-        return owner
+        return owner if name != "stateless_apply" else Tuple((), items=(given.args[-1], given.args[0]))
     if name in ("all_reduce", "reduce"):
         return _reduced(machine, grads, given)
     if name in _MAPS_OF_GRADIENTS:
@@ -220,12 +282,18 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     return None
 
 
+def _transformation(owner: Value) -> Value:
+    """Optax's transformation that an object applies: ``nnx.Optimizer(model, tx)``."""
+    held = Call(owner.node, owner.args, owner.given).get(1, "tx") if isinstance(owner, Made) and owner.node else None
+    return held if isinstance(owner, Made) and held is not None and "nnx" in owner.name else owner
+
+
 _MAPS_OF_GRADIENTS = frozenset({"astype", "numpy", "copy", "reshape"})
 
 
 def _among(values: Sequence[Value]) -> Gradients | None:
     """The first gradients among some values."""
-    return next((x for x in values if isinstance(x, Gradients)), None)
+    return next((found for x in values if (found := gathered(x)) is not None), None)
 
 
 def _scales(machine: Machine, owner: Value, name: str) -> bool:

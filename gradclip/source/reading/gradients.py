@@ -130,6 +130,8 @@ def shares_modules(machine: Machine, given: Call) -> bool:
 
 def _is_new(one: Value, node: ast.expr) -> bool:
     """Whether an argument is made in its place, of nothing that has a name."""
+    if isinstance(node, (ast.List, ast.Tuple)) and isinstance(one, Tuple) and len(node.elts) == len(one.items):
+        return all(_is_new(x, inner) for x, inner in zip(one.items, node.elts, strict=True))
     inner = node.elt if isinstance(node, (ast.ListComp, ast.GeneratorExp)) else node
     return isinstance(inner, ast.Call) and not getattr(one, "is_open", True)
 

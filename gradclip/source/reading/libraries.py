@@ -40,7 +40,7 @@ __all__ = ["function", "method"]
 #: what wraps a model or a function and leaves its parameters and its meaning
 _WRAPPERS = re.compile(
     r"(^|\.)(DistributedDataParallel|DataParallel|FullyShardedDataParallel|DDP|FSDP|compile|script|fully_shard|replicate|jit|pmap|"
-    r"function|checkpoint|remat|shard_map|to_static|wraps|xmap)$"
+    r"function|checkpoint|remat|shard_map|to_static|wraps|xmap|filter_jit|filter_pmap|inject_hyperparams)$"
 )
 #: methods that return their object, or a model with the same parameters
 _SELF = frozenset(
@@ -60,6 +60,7 @@ _SELF = frozenset(
             "mean",
         ),
         *("sum", "apply", "compile", "type", "contiguous", "clone", "unwrap_model", "copy", "view", "squeeze"),
+        "gradient_transformation",
     }
 )
 _FINITE = re.compile(r"(isfinite|isnan|isinf|is_finite|all_finite)$")
@@ -112,6 +113,8 @@ def function(machine: Machine, name: str, given: Call) -> Value:
     if last in ("cat", "concat", "concatenate", "hstack", "parameters_to_vector") and isinstance(first, Elements):
         return first
     made = functional.function(machine, name, given)
+    if made is None and last == "create":  # a method of a class
+        made = functional.method(machine, Library((name,), name=name), last, given)
     if made is not None:
         return made
     if _WRAPPERS.search(name) and first is not None and not isinstance(first, Constant):
@@ -145,9 +148,7 @@ def _chained(given: Call) -> Value:
 def _partial(first: Function | Bound | Library, given: Call) -> Value:
     if isinstance(first, Bound):
         return first
-    if isinstance(first, Library):
-        return replace(first, args=(*first.args, *given.args[1:]), given={**first.given, **given.given})
-    return Function(first.token, node=first.node, scope=first.scope, given=(given.args[1:], dict(given.given)))
+    return replace(first, given=((*first.given[0], *given.args[1:]), {**first.given[1], **given.given}))
 
 
 def _same(given: Call) -> Value:

@@ -44,6 +44,8 @@ def _setting(limit: Value | None, node: ast.expr | None) -> str:
 
 
 def _own_name(limit: Value | None) -> str:
+    if isinstance(limit, Constant):
+        return limit.name
     end = limit.token[-1] if isinstance(limit, Thing) and limit.token else None
     if isinstance(end, Origin):
         return end.name

@@ -89,6 +89,8 @@ class Machine:
         self.hint: Token = ()  #: the name that the next new object gets
         self.changes: list[Gradients] = []  #: what clips have returned
         self.taken: list[tuple[Event, ...]] = []  #: rounds of gradients that are values
+        self.measured: list[tuple[Event, ...]] = []  #: the same, up to a norm whose use is known
+        self.sums: dict[Token, Gradients] = {}  #: what the program has added to its own variables, by their identity
         self.reduces = False  #: whether this way has summed gradients that are values over processes
         self.replicas = 0  #: functions around this code that a strategy runs on each replica
         self.again = 0  #: closures around this code that a step calls

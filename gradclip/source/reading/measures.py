@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Clip, Measure
+from gradclip.source.reading.coefficients import Norm
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import Call, Constant, Elements, Table, Thing, Value, number_of
 
@@ -59,13 +60,16 @@ def passed(machine: Machine, given: Call) -> bool:
 def rooted(machine: Machine, node: ast.BinOp, left: Value) -> None:
     """``total ** (1 / order)``: for the order inf it is 1, whatever the norms are."""
     power = node.right
-    if isinstance(power, ast.BinOp) and isinstance(power.op, ast.Div) and any(x.startswith(MEASURED) for x in left.marks):
+    is_norm = isinstance(left, Norm) or any(x.startswith(MEASURED) for x in left.marks)
+    if is_norm and isinstance(power, ast.BinOp) and isinstance(power.op, ast.Div):
         order = machine.value(power.right)
         if isinstance(order, Constant) and order.value == math.inf:
             machine.emit(Measure(**machine.about(node), use="root"))
 
 
 def _used(machine: Machine, one: Value, use: str) -> None:
+    if isinstance(one, Norm) and one.event is not None and any(isinstance(x, Clip) for x in one.history):
+        machine.measured.append((*one.history, replace(one.event, use=use)))
     for place in (int(x[len(MEASURED) :]) for x in one.marks if x.startswith(MEASURED)):
         event = machine.events[place] if place < len(machine.events) else None
         if isinstance(event, Measure):
@@ -75,7 +79,8 @@ def _used(machine: Machine, one: Value, use: str) -> None:
 def compared(machine: Machine, left: Value, right: Value) -> None:
     """``norm > limit``: with the limit of the clip, or more, a norm after the clip is never larger."""
     for one, other in ((left, right), (right, left)):
-        limits = [x.limit for x in machine.events if isinstance(x, Clip)]
+        events = one.history if isinstance(one, Norm) else machine.events
+        limits = [x.limit for x in events if isinstance(x, Clip)]
         value = number_of(other)
         above = any(x == other.token or (value is not None and isinstance(x, (int, float)) and value >= x) for x in limits)
         if above:

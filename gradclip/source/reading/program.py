@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -124,6 +125,13 @@ class File:
                 elif x.func.attr in ("zero_grad", "clear_grad"):
                     found.add(last(x.func.value))
         return frozenset(found - self.modules - {""})
+
+    @cached_property
+    def counters(self) -> frozenset[str]:
+        """The last names of what the source sets to 0 more than once: a count of passes begins anew."""
+        zero = (x for x in self.nodes if isinstance(x, ast.Assign) and isinstance(x.value, ast.Constant) and x.value.value == 0)
+        found = Counter(last(target) for x in zero for target in x.targets)
+        return frozenset(name for name, count in found.items() if name and count > 1)
 
     @cached_property
     def zeroes(self) -> bool:

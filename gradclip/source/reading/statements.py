@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradclip.rounds import Step
-from gradclip.source.reading import coefficients, expressions, functional, gradients, measures, tests
+from gradclip.source.reading import coefficients, expressions, functional, gradients, measures, taken, tests
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     Class,
@@ -19,7 +19,6 @@ from gradclip.source.reading.values import (
     Gradients,
     Instance,
     Library,
-    Made,
     Origin,
     Table,
     Token,
@@ -49,11 +48,8 @@ def _expr(machine: Machine, node: ast.Expr) -> None:
 
 def _function_def(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     token = (Origin(node.name, hash((id(node), machine.scope.key))),)
-    made: Value = Function(token, node=node, scope=machine.scope)
-    for decorator in node.decorator_list:
-        if functional.is_derivative(name := last(decorator)):  # @jax.value_and_grad
-            made = Made(token, name=name, args=(made,))
-    machine.scope.names[node.name] = made
+    made = Function(token, node=node, scope=machine.scope)
+    machine.scope.names[node.name] = functional.decorated(machine, made, made)
 
 
 def _class_def(machine: Machine, node: ast.ClassDef) -> None:
@@ -112,7 +108,10 @@ def _hint(machine: Machine, target: ast.expr) -> Token:
 
 def _aug_assign(machine: Machine, node: ast.AugAssign) -> None:
     old, more = machine.value(node.target), machine.value(node.value)
-    if isinstance(old, Elements):
+    operation = ast.copy_location(ast.BinOp(node.target, node.op, node.value), node)
+    if isinstance(old, Gradients) or isinstance(more, Gradients):
+        machine.bind(node.target, coefficients.computed(machine, operation, old, more) or old)
+    elif isinstance(old, Elements):
         made = joined([old, more])
         made.marks |= more.marks & {measures.LOCAL}
         machine.bind(node.target, made)
@@ -120,6 +119,8 @@ def _aug_assign(machine: Machine, node: ast.AugAssign) -> None:
         machine.bind(node.target, coefficients.summed(more))
     else:
         marks = old.marks | more.marks | {"varies"}
+        if last(node.target) in machine.scope.file.counters:
+            marks |= {"every"}
         key = (old.token, type(node.op).__name__, more.token)
         machine.bind(node.target, machine.thing(node, ast.unparse(node.target), key, marks))
 
@@ -147,6 +148,8 @@ def bind(machine: Machine, target: ast.expr, value: Value) -> None:
         measures.logged(machine, (key, value))  # stats["grad_norm"] = norm
         if isinstance(owner, Table) and isinstance(key, Constant):
             owner.items[key.value] = value
+        elif (grads := taken.gathered(value)) is not None:
+            taken.held(machine, owner, grads)
 
 
 def _if(machine: Machine, node: ast.If) -> str:
@@ -161,7 +164,7 @@ def _if(machine: Machine, node: ast.If) -> str:
         return _both(machine, node)
     ends = isinstance(node.body[-1], (ast.Continue, ast.Break, ast.Raise))  # the usual way goes on
     default = not ends and ((matters and any(map(file.matters, node.body))) or not leaves[0])
-    is_open = matters or machine.events  # else nothing has happened that it could skip
+    is_open = matters or machine.events or machine.changes  # else nothing has happened that it could skip
     truth = tests.decided(machine, formula, default) if is_open else default
     conditions = tests.conditions(machine, formula, truth)
     mark = len(machine.conditions)

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from gradclip.core.rule import Scope
 from gradclip.natives import BY_NAME, KEYWORDS, Kind, Native
-from gradclip.rounds import UNKNOWN, Clip, Condition, Event, Params, Reduce, Step
+from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Event, Params, Reduce, Step
 from gradclip.source.reading import limits
-from gradclip.source.reading.values import Call, Constant, Gradients, Made, Thing, Value
+from gradclip.source.reading.values import Call, Constant, Elements, Gradients, Library, Made, Table, Thing, Tuple, Value
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["EVERY", "added", "after", "changed", "clip_by", "made_with", "own_clip", "paired", "stepped", "whose"]
+__all__ = [
+    *("EVERY", "added", "after", "assigned", "changed", "clip_by", "element", "gathered", "held", "made_with", "own_clip"),
+    *("paired", "stepped", "whose"),
+]
 
 EVERY = Condition("MultiSteps", kind="every", text="`MultiSteps` has seen all passes")
 _FITS = frozenset({"fit", "fit_generator", "train_on_batch"})
@@ -24,7 +27,7 @@ _KINDS = {Scope.VALUE: "value", Scope.GLOBAL: "norm"}
 
 def after(one: Gradients, *events: Event, is_update: bool = False) -> Gradients:
     """Gradients after more has happened to them."""
-    return replace(one, history=(*one.history, *events), is_update=one.is_update or is_update)
+    return replace(one, history=(*one.history, *events), is_update=one.is_update or is_update, row=())
 
 
 def changed(machine: Machine, of: Gradients, clip: Clip) -> Gradients:
@@ -41,13 +44,58 @@ def added(parts: Sequence[Gradients]) -> Gradients:
     for one in more:
         known = {id(x) for x in history}
         history = (*history, *(x for x in one.history if id(x) not in known))
-    return replace(first, history=history, beside=())
+    return replace(first, history=history, row=())
+
+
+def gathered(one: Value | None) -> Gradients | None:
+    """Gradients as one value: a list or a dictionary of nothing else, also of pairs with their variables."""
+    if isinstance(one, Gradients):
+        return one
+    items = one.items if isinstance(one, Tuple) else tuple(one.items.values()) if isinstance(one, Table) else ()
+    parts = [gathered(x.items[0] if isinstance(x, Tuple) and x.items else x) for x in items]
+    known = [x for x in parts if x is not None]
+    return replace(added(known), is_one=False) if known and len(known) == len(parts) else None
+
+
+def element(one: Value) -> Value:
+    """What a loop takes of a list in one pass."""
+    if isinstance(one, Gradients):
+        return replace(one, is_one=True)
+    if isinstance(one, Elements):
+        return replace(one, token=(*one.token, "one"), is_one=True)
+    return Thing((*one.token, "each"), one.marks)
+
+
+def held(machine: Machine, owner: Value, of: Gradients | None) -> None:
+    """An object of the program, or one of its elements, holds gradients from here on: ``sums[i] = grads``."""
+    token = owner.token
+    last = token[-1] if token else ""
+    if last == "each" or (isinstance(last, tuple) and last[0] == "[]" and not isinstance(last[1], str)):
+        token = token[:-1]
+    if of is not None and token:
+        machine.sums[token] = replace(of, token=token, is_one=False, row=())
+    else:
+        machine.sums.pop(token, None)
+
+
+def assigned(machine: Machine, owner: Value, name: str, given: Call) -> Value | None:
+    """``total.assign_add(grads)``, ``variable.assign_sub(rate * grads)``, ``total.assign(zeros)``."""
+    of = gathered(given.get(0))
+    if name == "assign_sub" and of is not None:
+        stepped(machine, Library(("by hand",), name="by hand"), of, given)
+    elif name == "assign_add" and of is not None:
+        held(machine, owner, added([owner, of]) if isinstance(owner, Gradients) else of)
+    elif name == "assign":
+        held(machine, owner, of)
+    else:
+        return None
+    return owner
 
 
 def whose(of: Gradients) -> Params:
     """The parameters of gradients, or what identifies gradients whose origin is not known."""
-    backward = of.backward
-    return backward.params if backward is not None else Params(unseen=frozenset({of.token}))
+    made = dict.fromkeys(x.params for x in of.history if isinstance(x, Backward))
+    return Params.joined(made) if made else Params(unseen=frozenset({of.token}))
 
 
 def clip_by(native: Native, of: Gradients, **about: Any) -> Clip:

@@ -12,8 +12,8 @@ from gradclip.natives.model import Applied
 from gradclip.natives.own import BY_RULE
 from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Step
 from gradclip.source.reading import limits, own
-from gradclip.source.reading.taken import EVERY, after, clip_by, own_clip, stepped, whose
-from gradclip.source.reading.values import Call, Gradients, Made, Table, Thing, Tuple, Value
+from gradclip.source.reading.taken import EVERY, after, clip_by, gathered, own_clip, stepped, whose
+from gradclip.source.reading.values import Bound, Call, Function, Gradients, Made, Table, Thing, Tuple, Value
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
@@ -26,6 +26,9 @@ _OPTIMIZER = re.compile(
     r"radam|yogi|sm3|fromage|adabelief|amsgrad|rprop|lbfgs|sign_sgd|optimistic_\w+|adan|muon|prodigy|sophia)$"
 )
 _CHAINS = frozenset({"chain", "named_chain"})
+_AROUND = frozenset({"apply_if_finite", "flatten", "with_extra_args_support", "maybe_transform", "conditionally_transform"})
+#: transformations that call a function, and what it gets before the state and the parameters
+_OWN = frozenset({"stateless", "stateless_with_tree_map", "GradientTransformation", "GradientTransformationExtraArgs"})
 _OF_OTHERS = _CHAINS | {"multi_transform", "partition", "MultiSteps"}
 
 
@@ -62,7 +65,9 @@ def _made_by(link: Made) -> Call:
 
 def _links(made: Value) -> Iterator[Value]:
     """The transformations of a chain, in order."""
-    if isinstance(made, Made) and made.name.rpartition(".")[2] in _CHAINS:
+    if isinstance(made, Made) and made.name.rpartition(".")[2] in _AROUND and made.args:
+        yield from _links(made.args[0])
+    elif isinstance(made, Made) and made.name.rpartition(".")[2] in _CHAINS:
         for link in (*made.args, *(x for _, x in sorted(made.given.items()))):
             part = link.items[-1] if isinstance(link, Tuple) and link.items else link
             yield from _links(part)
@@ -103,9 +108,23 @@ def updated(machine: Machine, owner: Value, of: Gradients, given: Call) -> Value
             result = _parted(machine, link, result, given)
         elif isinstance(link, Made) and link.name.endswith("MultiSteps") and link.args:
             result = _accumulated(machine, link.args[0], result, given)
+        elif isinstance(link, Made) and link.name.rpartition(".")[2] in _OWN and (link.args or link.given):
+            result = _own(machine, link, result, given)
         elif (isinstance(link, Made) and _OPTIMIZER.match(link.name)) or not isinstance(link, Made):
             result = stepped(machine, link, result, given)
     return Tuple((), items=(result, Thing((*of.token, "state"))))
+
+
+def _own(machine: Machine, link: Made, of: Gradients, given: Call) -> Gradients:
+    """A transformation of the program: ``GradientTransformation(init, update)``, ``stateless(function)``."""
+    function = Call(given.node, link.args, link.given).get(1 if "Gradient" in link.name else 0, "update", "f")
+    if not isinstance(function, (Function, Bound)):
+        return of
+    one = replace(of, is_one=True) if "tree_map" in link.name else of
+    made = machine.apply(function, Call(given.node, (one, Thing((*of.token, "state")), Thing((*of.token, "params"))), {}))
+    first = made.items[0] if isinstance(made, Tuple) and made.items else made
+    found = gathered(first)
+    return replace(found, is_one=of.is_one) if found is not None else of
 
 
 def _accumulated(machine: Machine, inner: Value, of: Gradients, given: Call) -> Gradients:

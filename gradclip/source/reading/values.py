@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,6 +41,7 @@ __all__ = [
     "joined",
     "last_of",
     "marks",
+    "named",
     "number_of",
     "origin",
     "parameters",
@@ -86,6 +87,7 @@ class Constant(Value):
     """A literal."""
 
     value: object = None
+    name: str = ""  #: of the setting that holds it
 
 
 @dataclass(eq=False, slots=True)
@@ -93,8 +95,7 @@ class Library(Value):
     """Something that is imported from outside of the project."""
 
     name: str = ""
-    args: tuple[Value, ...] = ()  #: of a partial function
-    given: Mapping[str, Value] = field(default_factory=dict)
+    given: tuple[tuple[Value, ...], Mapping[str, Value]] = ((), {})  #: by functools.partial
 
 
 @dataclass(eq=False, slots=True)
@@ -144,7 +145,8 @@ class Gradients(Value):
     after: int = 0  #: the steps that were before the last clip
     unless: Clip | None = None  #: they are scaled to a limit, whether their norm is above it or not
     sources: Token = ()  #: the identity of the list of their variables
-    beside: tuple[Gradients, ...] = ()  #: others that a loop takes with them
+    row: tuple[Value, ...] = ()  #: what a loop over a zip takes in one pass, in its order
+    by: Value | None = None  #: a number that they are multiplied with, or a norm that they are divided by
     pairs: str = ""  #: "filtered" (some are left out), "shifted" (and their variables are not)
     factors: frozenset[object] = frozenset()  #: the identities of the factors of their loss
 
@@ -289,6 +291,12 @@ def origin(name: str, number: object) -> Origin:
 def marks(values: Iterable[Value]) -> frozenset[str]:
     """What several values say together."""
     return frozenset().union(*(x.marks for x in values))
+
+
+def named(one: Value, name: str) -> Value:
+    """A number with the name of the setting that holds it."""
+    is_number = isinstance(one, Constant) and isinstance(one.value, (int, float)) and not isinstance(one.value, bool)
+    return replace(one, name=name) if is_number and isinstance(one, Constant) else one
 
 
 def number_of(value: Value | None) -> float | None:

@@ -76,7 +76,7 @@ def _is_told(one: Found) -> bool:
 
 def _of_way(own: list[Round], machine: Machine, clips: set[Place], followed: set[Place]) -> Iterator[Found]:
     """What the rounds of a way show, and those of gradients that are values."""
-    mine = [*own, *(one for events in (*machine.taken, *_dropped(machine)) for one in rounds(events))]
+    mine = [*own, *(one for events in (*machine.taken, *machine.measured, *_dropped(machine)) for one in rounds(events))]
     for one in mine:
         for x in one.events:
             if isinstance(x, Clip) and isinstance(x.where, Place):

@@ -1,0 +1,74 @@
+"""Comprehensions: lists and dictionaries of parameters, of gradients, or of a few known objects."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gradclip.rounds import Params
+from gradclip.source.reading import coefficients
+from gradclip.source.reading.values import Constant, Elements, Gradients, Table, Thing, Tuple, Value
+
+if TYPE_CHECKING:
+    from gradclip.source.reading.machine import Machine
+
+__all__ = ["value"]
+
+Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
+
+
+def value(machine: Machine, node: Comprehension) -> Value:
+    """A list or a dictionary made in a loop: of parameters, or of gradients."""
+    element = node.value if isinstance(node, ast.DictComp) else node.elt
+    first = node.generators[0]
+    listed = machine.value(first.iter)
+    before = dict(machine.scope.names)
+    one = listed
+    if isinstance(listed, Elements):
+        one = replace(listed, token=(*listed.token, "one"), is_one=True, loop=id(node))
+    elif isinstance(listed, Gradients):
+        one = replace(listed, is_one=True)
+    elif isinstance(listed, Tuple) and listed.items and len(listed.items) <= 4 and len(node.generators) == 1:
+        passes = [_each(machine, first.target, x, node) for x in listed.items]
+        if isinstance(node, ast.DictComp):
+            return Table(machine.fresh(node, "table"), items=dict(passes))
+        return Tuple(("list",), items=tuple(x for _, x in passes))
+    else:
+        one = Thing((*listed.token, "each", *machine.passes), frozenset({"varies"}))
+    machine.bind(first.target, one)
+    for more in node.generators[1:]:
+        inner = machine.value(more.iter)
+        if isinstance(inner, Elements):
+            inner = Elements((*inner.token, "one"), params=inner.params, is_one=True, loop=id(node))
+        machine.bind(more.target, inner)
+    made = machine.value(element)
+    machine.scope.names = before
+    if isinstance(made, Tuple) and made.items and isinstance(made.items[0], Gradients):
+        made = replace(made.items[0], row=made.items)
+    elif isinstance(made, Gradients) and any(x.ifs for x in node.generators):
+        made = replace(made, pairs="filtered")
+    if isinstance(made, Gradients):
+        return replace(made, is_one=False)
+    if isinstance(made, Elements):
+        if any(x.ifs for x in node.generators) and not all(_is_harmless(x) for g in node.generators for x in g.ifs):
+            return Elements((*made.token, id(node)), made.marks, params=Params(made.params.known, is_all=False))
+        return Elements(made.token, made.marks, params=made.params)
+    if isinstance(made, coefficients.Norm):
+        return coefficients.summed(made)
+    return Thing(("list", *made.token), made.marks)
+
+
+def _is_harmless(test: ast.expr) -> bool:
+    """Whether a test leaves out parameters without a gradient only: ``if p.requires_grad``, ``if p.grad is not None``."""
+    return any(isinstance(x, ast.Attribute) and x.attr in ("grad", "requires_grad") for x in ast.walk(test))
+
+
+def _each(machine: Machine, target: ast.expr, one: Value, node: Comprehension) -> tuple[object, Value]:
+    """What one pass makes, and its key in a dictionary."""
+    machine.spend()
+    machine.bind(target, one)
+    if not isinstance(node, ast.DictComp):
+        return None, machine.value(node.elt)
+    key = machine.value(node.key)
+    return key.value if isinstance(key, Constant) else key.token, machine.value(node.value)
