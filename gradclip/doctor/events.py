@@ -22,6 +22,7 @@ __all__ = [
     "Norms",
     "Read",
     "Skip",
+    "SkipByRule",
     "Step",
     "Unscale",
     "Unwatched",
@@ -123,6 +124,7 @@ class Step(Event, model.Step):
     links: str = ""  #: of an optax chain, whose parameters are one tree: what each link did
     norms: Norms = ()  #: of the gradients that it took
     is_within: bool = False  #: a hook made it, during a backward pass
+    verb: str = "step"  #: in a timeline
 
     @property
     def norm(self) -> float:
@@ -135,6 +137,14 @@ class Skip(Step):
     """A step that a GradScaler left out, since a gradient was not finite."""
 
     is_skipped: bool = True
+    verb: str = "the scaler left out the step of"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipByRule(Skip):
+    """A step that gradclip left out: its rule skips what it clipped."""
+
+    verb: str = "its rule skipped the step of"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

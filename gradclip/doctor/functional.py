@@ -19,6 +19,7 @@ from gradclip.doctor.events import (
     Norms,
     Read,
     Skip,
+    SkipByRule,
     Step,
     Unscale,
     Unwatched,
@@ -29,7 +30,7 @@ from gradclip.doctor.events import (
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.seen import total
-from gradclip.doctor.watch import Request, returned
+from gradclip.doctor.watch import Request, returned, skips
 
 __all__ = ["Functional"]
 
@@ -57,6 +58,7 @@ class _InThread(threading.local):
         self.taken: Ids = NO_IDS
         self.own: Request | None = None  #: the clip of the optimizer that steps now
         self.steps = 0
+        self.is_skipped = False  #: whether the clip of the optimizer that steps now leaves the step out
         self.weights: dict[int, tuple[Any, float]] = {}  #: the variables and their norms after the last pass
 
 
@@ -135,6 +137,7 @@ class Functional:
             result = call()
         seconds, where = time.perf_counter() - start, place(self.framework)
         with recorder.quietly():
+            self.here.is_skipped = is_inside and not self.is_traced() and skips(result)
             tensors = [x for x in request.tensors if x is not None]
             outputs = list(made(result)) if made is not None else tensors
             keys = [self._grads[id(x)][1] if id(x) in self._grads else None for x in tensors]
@@ -196,7 +199,8 @@ class Functional:
         finally:
             recorder.stepping, self.here.own = None, None
         self.here.steps += 1
-        self._add_step(Step, name, optimizer, pairs, norms)
+        self._add_step(SkipByRule if self.here.is_skipped else Step, name, optimizer, pairs, norms)
+        self.here.is_skipped = False
         return result
 
     def _add_step(self, kind: type[Step], name: str, optimizer: Any, pairs: Pairs, norms: Norms = ()) -> None:

@@ -12,14 +12,28 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradclip.doctor.by_hand import ByHand
-from gradclip.doctor.events import NO_IDS, Backward, Clip, Ids, Norms, Skip, Step, Unscale, Write, Zero, scaled, these
+from gradclip.doctor.events import (
+    NO_IDS,
+    Backward,
+    Clip,
+    Ids,
+    Norms,
+    Skip,
+    SkipByRule,
+    Step,
+    Unscale,
+    Write,
+    Zero,
+    scaled,
+    these,
+)
 from gradclip.doctor.lines import Lines
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.replicas import Replicas
 from gradclip.doctor.seen import total
 
-__all__ = ["Request", "Watch", "as_number", "returned"]
+__all__ = ["Request", "Watch", "as_number", "returned", "skips"]
 
 _TIMED = 6  #: clips of a place that are also timed with the other implementation
 _SMALL = 100_000  #: elements of the gradients whose norms are compared after each line
@@ -86,6 +100,7 @@ class _InThread(threading.local):
         self.is_unscaling = False
         self.scale = 1.0
         self.stepped = 0
+        self.is_skipped = False  #: whether the clip of the step that is open leaves it out
         self.present = NO_IDS
         self.norms: Norms = ()
         self.steps: list[Any] = []
@@ -234,6 +249,7 @@ class Watch(ByHand):
         seconds = time.perf_counter() - start
         with recorder.quietly():
             new = list(made(result)) if made is not None and error is None else None
+            self.here.is_skipped = recorder.stepping is not None and skips(result)
             after = self.norms(grads if new is None else new, request.order, full=True)
             own_seconds, other_seconds = trial() if trial is not None and error is None else (seconds, math.nan)
             event = replace(
@@ -362,6 +378,7 @@ class Watch(ByHand):
     def after_step(self, name: str, optimizer: int, learned: Ids, *, skipped: bool = False) -> None:
         """Record a step."""
         self.recorder.stepping = None
+        by_rule, self.here.is_skipped = self.here.is_skipped, False
         with self.recorder.quietly():
             # a closure makes them, and a step may remove them
             stepped = (self.here.present & learned) | self._with_gradients(learned)
@@ -371,14 +388,19 @@ class Watch(ByHand):
             if self.replicas is not None:
                 self.replicas.after({key: self.known[key] for key in learned})
             exempt = these(key for key in learned if self.is_exempt(self.known[key]))
-            if not skipped:
+            if not (skipped or by_rule):
                 self.take_gradients(stepped)
             self.hands.release(learned)
         seconds = self.recorder.since_the_last_step()
-        kind = Skip if skipped else Step
+        kind = Skip if skipped else SkipByRule if by_rule else Step
         event = kind(where=place(self.framework), params=these(stepped), text=name, optimizer=optimizer, owns=learned)
         event = replace(event, total=len(learned), seconds=seconds, norms=norms, exempt=exempt, is_within=self.in_backward)
         self.recorder.add(event)
+
+
+def skips(result: Any) -> bool:
+    """Whether the result of gradclip's clip says that the step is to be left out."""
+    return bool(getattr(result, "skip", False))
 
 
 def returned(result: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable
 
@@ -173,6 +174,16 @@ def right_clipped() -> None:
     optimizer = gradclip.clipped(optimizer, clip_grad_norm(1.0))
     for _ in range(6):
         loss().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+
+
+def right_skipped() -> None:
+    """Right: the rule skips each second step."""
+    _, optimizer, loss = regression()
+    optimizer = gradclip.clipped(optimizer, dataclasses.replace(clip_grad_norm(1.0), skip_above=20.0))
+    for i in range(12):
+        (loss() * (100 if i % 2 else 1)).backward()
         optimizer.step()
         optimizer.clear_grad()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 import warnings
 from collections.abc import Callable
@@ -40,6 +41,16 @@ def right_clipped() -> None:
     for _ in range(6):
         optimizer.zero_grad()
         loss().backward()
+        optimizer.step()
+
+
+def right_skipped() -> None:
+    """Right: the rule skips each second step."""
+    _, optimizer, loss = regression()
+    optimizer = gradclip.clipped(optimizer, dataclasses.replace(clip_grad_norm(1.0), skip_above=20.0))
+    for i in range(12):
+        optimizer.zero_grad()
+        (loss() * (100 if i % 2 else 1)).backward()
         optimizer.step()
 
 

@@ -13,8 +13,8 @@ LEAST = {"torch": (6, 16), "tensorflow": (5, 7), "paddle": (5, 8), "jax": (4, 3)
 
 SEVERAL = (
     *("after_hooks", "counted_critic", "one_pass", "right_generator_only", "right_in_backward", "right_two_optimizers"),
-    *("right_by_hand_not_reached", "right_unused"),
-)  #: programs in which a batch has several steps
+    *("right_by_hand_not_reached", "right_skipped", "right_unused"),
+)  #: programs in which a batch has several steps, or in which steps are skipped
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -52,3 +52,10 @@ def test_the_clips_of_a_clipped_optimizer_are_seen(framework: str) -> None:
         assert one["after"] == pytest.approx(min(one["before"], 1.0), rel=1e-5)
     assert max(one["before"] for one in report["norms"]) > 1.0
     assert re.search(r"· gradclip \w+\.\w*norm\w* [\d.]+ → 1\.00 ", report["timelines"][0])
+
+
+def test_a_step_that_the_rule_skips_is_no_step(framework: str) -> None:
+    if "right_skipped" in watched.programs(framework):
+        report = watched.ran(framework, "right_skipped").report
+        told = [line for line in report["timelines"] if "its rule skipped the step of" in line]
+        assert (len(told), len(report["timelines"])) == (5, 11), "the doctor stops after 6 steps"
