@@ -13,7 +13,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, placement_types
+
+try:
+    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, placement_types
+except ImportError:  # before torch 2.5
+    from torch.distributed._tensor import DTensor, Partial, Replicate, Shard, placement_types
 
 from gradclip.conformance.array import Array
 from gradclip.conformance.compare import Outcome

@@ -62,6 +62,10 @@ EXAMPLES = {
 }
 
 
+EXAMPLES_RUN = pytest.mark.needs("has_total_norm")  # these import DTensor by its name since PyTorch 2.5
+
+
+@EXAMPLES_RUN
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_each_wrong_example_fails_by_its_subject(tmp_path: Path, name: str) -> None:
     right, wrong = EXAMPLES[name]
@@ -75,6 +79,7 @@ def test_each_wrong_example_fails_by_its_subject(tmp_path: Path, name: str) -> N
         assert text in found[vector]["message"]
 
 
+@EXAMPLES_RUN
 def test_replicas_that_count_twice(tmp_path: Path) -> None:
     found = results(tmp_path, 1, f"{WRONG}:replicas_twice", "--ranks", "2")
     report = Report.from_json(json.loads((tmp_path / "report.json").read_text("utf-8")))
@@ -111,7 +116,9 @@ SCALES = {
 }
 
 
-@pytest.mark.parametrize("name", SCALES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=EXAMPLES_RUN) if name == "its own norm" else name for name in SCALES]
+)
 def test_the_cause_is_what_came_instead(tmp_path: Path, name: str) -> None:
     """A clip that scales nothing does not scale by each rank's own norm, though that is within the limit in a vector."""
     body, cause, phrase = SCALES[name]
@@ -178,6 +185,7 @@ def test_a_function_of_a_process_group_gets_plain_shards(tmp_path: Path) -> None
 
 
 @FOUR
+@EXAMPLES_RUN
 def test_torchtitan_s_recipe_takes_a_second_mesh_for_experts_only(tmp_path: Path) -> None:
     chosen = [option for vector in ("2x2-S0-S1-even", "2x2-axes", "2x2-axes-all") for option in ("--select", f"*/{vector}")]
     found = {
@@ -192,6 +200,7 @@ def test_torchtitan_s_recipe_takes_a_second_mesh_for_experts_only(tmp_path: Path
         assert "SeveralMeshes" in of["2x2-axes-all"]["flags"]
 
 
+@EXAMPLES_RUN
 def test_torchtitan_s_recipe_waits_for_a_rank_without_a_gradient(tmp_path: Path) -> None:
     chosen = [option for vector in ("2-S0-even", "2-plain-beside", "2-missing-first") for option in ("--select", f"*/{vector}")]
     clip = f"{WRONG.with_name('torchtitan.py')}:with_experts"
