@@ -7,7 +7,7 @@ each mistake, ``rules`` a rule of some ten lines. A rule fires on what is known;
 
 from gradclip.rounds.events import Backward, Clip, Condition, Event, Hook, Measure, Reduce, Step, Unscale, Write, Zero
 from gradclip.rounds.mistake import Found
-from gradclip.rounds.params import UNKNOWN, Params
+from gradclip.rounds.params import NO_PARAMS, UNKNOWN, Params
 from gradclip.rounds.round import Round, rounds
 from gradclip.rounds.rules import RULES, differing, found
 from gradclip.rounds.table import DOCTOR, LINT, MISTAKES, Mistake, mistake
@@ -16,6 +16,7 @@ __all__ = [
     "DOCTOR",
     "LINT",
     "MISTAKES",
+    "NO_PARAMS",
     "RULES",
     "UNKNOWN",
     "Backward",

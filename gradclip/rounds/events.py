@@ -109,6 +109,7 @@ class Step(Event):
     optimizer: Hashable = None  #: its identity
     scaler: str = ""  #: what makes the step and unscales the gradients before it; "" if nothing does
     is_skipped: bool = False
-    is_shifted: bool = False  #: the gradients are paired with other variables than theirs
+    is_shifted: bool = False  #: each of the gradients is paired with the variable of another one
+    paired: Params = NO_PARAMS  #: the variables with which the gradients are paired, if they are others than theirs
     exempt: Params = NO_PARAMS  #: those that are marked as not to be clipped
     clip: str = ""  #: the optimizer's own clip, as it is shown; "" if it has none

@@ -47,11 +47,11 @@ def added(one: Round) -> Iterator[Found]:
         if closure is not None or not isinstance(changes[0], Backward):
             continue
         again, later = changes[0], [x for x in one.events[place + 1 :] if isinstance(x, Clip)]
-        if (earlier[0].is_local and not one.is_run) or any(
-            x.where == clip.where and x.params.meets(clip.params) is not True for x in later
-        ):
+        same = [x.params.meets(clip.params) is True for x in later if x.where == clip.where]
+        is_local = earlier[0].is_local and (again.is_local or not same) and not one.is_run
+        if is_local or not all(same):
             continue  # they are not yet summed, or each pass clips parameters of its own
-        if again.where != earlier[0].where:
+        if again.where != earlier[0].where and not same:
             if not any(one.concerns(x.params, clip.params) for x in later):
                 reason = f"{again.text} adds to the gradients after the clip."
                 yield Found("GM108", clip, reason, "Clip once, after the last backward().", (again,))

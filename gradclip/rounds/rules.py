@@ -62,9 +62,13 @@ def stale(one: Round) -> Iterator[Found]:
 
 
 def shifted(one: Round) -> Iterator[Found]:
-    """Gradients that are None are left out, and their variables are not."""
+    """Gradients that are None are left out, and their variables are not; or all variables are others."""
     if one.step is not None and one.step.is_shifted:
         yield Found("GM139", one.step, "")
+    elif one.step is not None and one.step.paired.known and one.clips:
+        gradients, variables = _shown(one.step.params, one), _shown(one.step.paired, one)
+        reason = f"It pairs the gradients of {gradients} with other variables: {variables}."
+        yield Found("GM139", one.step, reason, "Give the optimizer the gradients of its own variables.")
 
 
 def off(one: Round) -> Iterator[Found]:

@@ -97,6 +97,8 @@ def apply(machine: Machine, target: Value, given: Call) -> Value:
         return libraries.function(machine, target.name, given)
     if isinstance(target, Made) and functional.is_derivative(target.name):
         return functional.differentiated(machine, target, given)
+    if isinstance(target, Made) and given.node is machine.bare and taken.is_object(target):
+        gradients.dropped(machine, given)
     if isinstance(target, Instance):
         method = machine.method(target, "__call__")
         if method is not None:

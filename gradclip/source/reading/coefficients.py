@@ -23,7 +23,7 @@ _SAME = frozenset(
         *("square", "abs", "ravel", "leaves", "tree_leaves", "flatten", "tree_flatten", "real", "float32", "asarray"),
         *("cast", "convert_to_tensor", "stop_gradient", "device_get", "device_put", "identity", "block_until_ready"),
         *("tree_unflatten", "unflatten", "pack_sequence_as", "tree_cast", "with_sharding_constraint"),
-        *("freeze", "unfreeze", "unbox", "filter"),
+        *("freeze", "unfreeze", "unbox", "filter", "astype", "numpy", "copy", "reshape", "read_value", "value"),
     }
 )
 _OPERATORS: dict[str, type[ast.operator]] = {
@@ -81,7 +81,7 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
     if name in _OPERATORS and len(args) == 2:
         return operated(machine, name, given)
     if name in _CHOICES and len(args) == 3:
-        return chosen(args[1], args[2])
+        return chosen(machine, args[1], args[2])
     one = next((x for x in args if isinstance(x, Coefficient)), None)
     if one is not None:
         return replace(one, is_bounded=True) if name in _LEAST else one
@@ -92,11 +92,11 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
     return replace(norm, floor=others[0]) if name in _MOST and others else summed(norm) if name in ("stack", "sum") else norm
 
 
-def chosen(one: Value, other: Value) -> Value | None:
+def chosen(machine: Machine, one: Value, other: Value) -> Value | None:
     """One of two: the gradients or scaled ones, a coefficient or 1."""
     for x, y in ((one, other), (other, one)):
         if isinstance(x, Gradients) and x.unless is not None and isinstance(y, Gradients) and y.unless is None:
-            return replace(x, history=(*x.history, x.unless), unless=None)
+            return changed(machine, replace(x, unless=None), x.unless)
         if isinstance(x, Coefficient):
             return replace(x, is_bounded=True)
     return None

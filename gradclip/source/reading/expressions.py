@@ -76,12 +76,12 @@ def _name(machine: Machine, node: ast.Name) -> Value:
         top.names[node.id] = found
     if isinstance(found, Constant) and not found.name:
         return named(found, node.id)
-    return machine.sums.get(found.token, found) if machine.sums else found
+    return taken.kept(machine, found)
 
 
 def _attribute(machine: Machine, node: ast.Attribute) -> Value:
     found = attribute(machine, value(machine, node.value), node.attr)
-    return machine.sums.get(found.token, found) if machine.sums else found
+    return taken.kept(machine, found)
 
 
 def attribute(machine: Machine, owner: Value, name: str) -> Value:
@@ -241,7 +241,7 @@ def _chosen(machine: Machine, node: ast.IfExp) -> Value:
         if isinstance(made, Context):  # no_sync() in some of the passes
             made.kind = ""
         return made
-    return either(value(machine, node.body), value(machine, node.orelse))
+    return either(machine, value(machine, node.body), value(machine, node.orelse))
 
 
 def _lambda(machine: Machine, node: ast.Lambda) -> Value:
@@ -258,7 +258,7 @@ def _inner(machine: Machine, node: ast.Starred | ast.Await) -> Value:
     return value(machine, node.value)
 
 
-def either(one: Value, other: Value) -> Value:
+def either(machine: Machine, one: Value, other: Value) -> Value:
     """One of two values: what both say of it, and the one that is something where the other is None."""
     if one is other or one.token == other.token:
         return one
@@ -276,7 +276,7 @@ def either(one: Value, other: Value) -> Value:
             return one
     if isinstance(one, coefficients.Norm) and isinstance(other, coefficients.Norm):
         return replace(one, of=one.of | other.of)
-    if (choice := coefficients.chosen(one, other)) is not None:
+    if (choice := coefficients.chosen(machine, one, other)) is not None:
         return choice
     if isinstance(one, Gradients) and isinstance(other, Gradients):
         return one if len(one.history) >= len(other.history) else other

@@ -34,7 +34,7 @@ from gradclip.source.reading.values import (
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["clip", "decorated", "differentiated", "function", "is_derivative", "mapped", "method"]
+__all__ = ["clip", "decorated", "differentiated", "function", "is_derivative", "mapped", "method", "minimized"]
 
 _DERIVATIVE = re.compile(r"(^|\.)(filter_)?(value_and_)?grad$")
 _MAPS = re.compile(r"(tree_map|tree\.map|tree_util\.tree_map|map_structure|multimap)$")
@@ -98,6 +98,16 @@ def _of_tape(machine: Machine, given: Call) -> Value | None:
     event = Backward(**machine.about(given.node), params=parameters(of), scaler=scaled_by(loss)[len(SCALED) :])
     token = machine.fresh(given.node, "grads", len(machine.taken))
     return Gradients(token, history=(event,), sources=of.token, factors=coefficients.factors(loss))
+
+
+def minimized(machine: Machine, owner: Value, loss: Value, of: Value, given: Call) -> Value:
+    """``optimizer.minimize(loss, variables, tape)``: it takes gradients of its own, and no others of this loss."""
+    params = parameters(of)
+    known = (made.backward for made in reversed(machine.changes))
+    same = next((x for x in known if x is not None and params.known and x.params == params), None)
+    event = same or Backward(**machine.about(given.node), params=params, scaler=scaled_by(loss)[len(SCALED) :])
+    stepped(machine, owner, Gradients(machine.fresh(given.node, "grads"), history=(event,)), given)
+    return owner
 
 
 # ---- what clips them -----------------------------------------------------------------------------------------------------
@@ -173,7 +183,7 @@ def _again(one: Value) -> Value:
 def _either(machine: Machine, given: Call) -> Value:
     """``jax.lax.cond(norm > limit, scale, keep, grads)``."""
     one, other = (machine.apply(x, Call(given.node, given.args[3:], {})) for x in given.args[1:3])
-    chosen = coefficients.chosen(one, other)
+    chosen = coefficients.chosen(machine, one, other)
     longer = max(one, other, key=lambda x: len(x.history) if isinstance(x, Gradients) else -1)
     return longer if chosen is None else chosen
 
@@ -210,15 +220,18 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
     called = name.rpartition(".")[2]
     if (measured := coefficients.measured(machine, called, grads, given)) is not None:
         return measured
-    if called == "clip" and len(given.args) > 1:  # jnp.clip(g, -limit, limit)
-        said = limits.about(machine, given.get(2, "max", "a_max"), given.written(2, "max", "a_max"))
-        event = Clip(
-            **machine.about(given.node), **said, returns=True, params=whose(grads), kind="value", is_late=grads.is_update
-        )
-        return after(grads, event)
+    if called == "clip" and (len(given.args) > 1 or given.given):  # jnp.clip(g, -limit, limit)
+        return _clipped(machine, grads, 2, given)
     if called == "ravel_pytree":
         return Tuple((), items=(grads, Library(("unflatten",), name="unflatten")))
     return coefficients.operated(machine, called, given)
+
+
+def _clipped(machine: Machine, of: Gradients, place: int, given: Call) -> Gradients:
+    """``jnp.clip(g, -limit, limit)``, ``g.clip(-limit, limit)``."""
+    said = limits.about(machine, given.get(place, "max", "a_max"), given.written(place, "max", "a_max"))
+    event = Clip(**machine.about(given.node), **said, returns=True, params=whose(of), kind="value", is_late=of.is_update)
+    return changed(machine, of, event)
 
 
 def _reduced(machine: Machine, grads: Gradients, given: Call) -> Gradients:
@@ -237,8 +250,8 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     first = given.get(0)
     if name in ("assign", "assign_add", "assign_sub") and first is not None:
         return assigned(machine, owner, name, given)
-    if name in ("items", "values") and isinstance(owner, Gradients):
-        return owner if name == "values" else replace(owner, row=(Thing((*owner.token, "key")), owner))
+    if isinstance(owner, Gradients) and (made := _of_gradients(machine, owner, name, given)) is not None:
+        return made
     if name == "value_and_grad" and isinstance(first, (Function, Bound)):
         return Made((name, *first.token), name=_DYNAMIC_SCALE, args=(first, owner), given=dict(given.given))
     if name == "create" and "tx" in given.given:  # the state of a training, in flax
@@ -275,20 +288,22 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         else:
             stepped(machine, owner, paired(grads, given.args), given)
         return owner if name != "stateless_apply" else Tuple((), items=(given.args[-1], given.args[0]))
-    if name in ("all_reduce", "reduce"):
-        return _reduced(machine, grads, given)
-    if name in _MAPS_OF_GRADIENTS:
-        return grads
-    return None
+    return _reduced(machine, grads, given) if name in ("all_reduce", "reduce") else None
+
+
+def _of_gradients(machine: Machine, of: Gradients, name: str, given: Call) -> Value | None:
+    """The result of a method of gradients: ``grads.items()``, ``g.clip(-limit, limit)``, ``g.astype(dtype)``."""
+    if name in ("items", "values"):
+        return of if name == "values" else replace(of, row=(Thing((*of.token, "key")), of))
+    if name == "clip":
+        return _clipped(machine, of, 1, given)
+    return coefficients.measured(machine, name, of, given)
 
 
 def _transformation(owner: Value) -> Value:
     """Optax's transformation that an object applies: ``nnx.Optimizer(model, tx)``."""
     held = Call(owner.node, owner.args, owner.given).get(1, "tx") if isinstance(owner, Made) and owner.node else None
     return held if isinstance(owner, Made) and held is not None and "nnx" in owner.name else owner
-
-
-_MAPS_OF_GRADIENTS = frozenset({"astype", "numpy", "copy", "reshape"})
 
 
 def _among(values: Sequence[Value]) -> Gradients | None:

@@ -38,6 +38,7 @@ __all__ = [
     "backward",
     "clip",
     "computed",
+    "dropped",
     "hook",
     "is_optimizer",
     "is_optimizer_class",
@@ -275,6 +276,12 @@ def clip(
         )
     )
     return Thing(machine.fresh(given.node, "norm", len(machine.events)), frozenset({"norm", "varies"}))
+
+
+def dropped(machine: Machine, given: Call) -> None:
+    """``clip(params_grads)``, an object of Paddle: it returns clipped gradients, and nothing takes them."""
+    params = Params.joined(parameters(x) for x in given.args)
+    machine.emit(Clip(**machine.about(given.node), params=params, returns=True, is_dropped=True))
 
 
 # ---- gradients of parameters, one by one ---------------------------------------------------------------------------------

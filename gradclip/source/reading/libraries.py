@@ -195,6 +195,8 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         return gradients.backward(machine, first if first is not None and not _is_loss(owner) else owner, given)
     if name == "step":
         return _step(machine, owner, given)
+    if name == "minimize" and first is not None and (gradients.is_scaler(owner) or gradients.is_optimizer(machine, owner)):
+        return _minimize(machine, owner, first, given)
     if name in ("zero_grad", "clear_grad", "clear_gradients"):
         return gradients.zero(machine, owner, given)
     if name in ("unscale_", "unscale_gradients"):
@@ -254,6 +256,16 @@ def _step(machine: Machine, owner: Value, given: Call) -> Value | None:
     if gradients.is_optimizer(machine, owner):
         return gradients.step(machine, owner, given)
     return None
+
+
+def _minimize(machine: Machine, owner: Value, first: Value, given: Call) -> Value:
+    """``optimizer.minimize(loss, variables)`` computes gradients that are values; Paddle's takes those of ``backward()``."""
+    of = given.get(1, "var_list")
+    if gradients.is_scaler(owner):
+        return _step(machine, owner, given) or owner
+    if of is None or "paddle" in getattr(owner, "name", ""):
+        return gradients.step(machine, owner, given)
+    return functional.minimized(machine, owner, first, of, given)
 
 
 def _clip_method(machine: Machine, owner: Value, name: str, given: Call) -> Value:

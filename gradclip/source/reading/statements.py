@@ -149,7 +149,10 @@ def bind(machine: Machine, target: ast.expr, value: Value) -> None:
         if isinstance(owner, Table) and isinstance(key, Constant):
             owner.items[key.value] = value
         elif (grads := taken.gathered(value)) is not None:
-            taken.held(machine, owner, grads)
+            if isinstance(owner, Gradients) and isinstance(target.value, (ast.Name, ast.Attribute)):
+                machine.bind(target.value, replace(grads, is_one=False))
+            else:
+                taken.held(machine, owner, grads)
 
 
 def _if(machine: Machine, node: ast.If) -> str:
@@ -187,7 +190,7 @@ def _both(machine: Machine, node: ast.If) -> str:
     for name, value in first.items():
         other = names.get(name)
         if other is not value:
-            names[name] = value if other is None else expressions.either(value, other)
+            names[name] = value if other is None else expressions.either(machine, value, other)
     return ""
 
 

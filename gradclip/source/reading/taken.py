@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
 __all__ = [
-    *("EVERY", "added", "after", "assigned", "changed", "clip_by", "element", "gathered", "held", "made_with", "own_clip"),
-    *("paired", "stepped", "whose"),
+    *("EVERY", "added", "after", "assigned", "changed", "clip_by", "element", "gathered", "held", "is_object", "kept"),
+    *("made_with", "own_clip", "paired", "stepped", "whose"),
 ]
 
 EVERY = Condition("MultiSteps", kind="every", text="`MultiSteps` has seen all passes")
@@ -78,6 +78,11 @@ def held(machine: Machine, owner: Value, of: Gradients | None) -> None:
         machine.sums.pop(token, None)
 
 
+def kept(machine: Machine, owner: Value) -> Value:
+    """The gradients that an object of the program holds, or the object."""
+    return machine.sums.get(owner.token, owner) if machine.sums and not isinstance(owner, Gradients) else owner
+
+
 def assigned(machine: Machine, owner: Value, name: str, given: Call) -> Value | None:
     """``total.assign_add(grads)``, ``variable.assign_sub(rate * grads)``, ``total.assign(zeros)``."""
     of = gathered(given.get(0))
@@ -105,6 +110,12 @@ def clip_by(native: Native, of: Gradients, **about: Any) -> Clip:
 
 def _kind(native: Native) -> str:
     return _KINDS.get(native.rule().scope, "each") if native.dialect else "norm"
+
+
+def is_object(made: Made) -> bool:
+    """Whether it is an object that clips for an optimizer."""
+    own = BY_NAME.get(made.name)
+    return own is not None and own.kind is Kind.OBJECT
 
 
 def made_with(machine: Machine, made: Made, given: Call) -> None:
@@ -140,7 +151,8 @@ def _taken_by(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gra
     reduced = any(isinstance(x, Reduce) for x in history) or (of.backward is None and machine.reduces)
     if machine.replicas and not reduced and not _keeps_apart(given):
         history = (*history, Reduce(**about, params=params))
-    step = Step(**about, params=params, optimizer=owner.token, clip=own_clip(owner), is_shifted=of.pairs == "shifted")
+    step = Step(**about, params=params, optimizer=owner.token, clip=own_clip(owner), paired=of.variables)
+    step = replace(step, is_shifted=of.pairs == "shifted")
     machine.taken.append((*history, step))
     if isinstance(owner, Made) and not own_clip(owner) and not any(isinstance(x, Clip) for x in history):
         _beside_compiled(machine, step)
@@ -157,8 +169,10 @@ def _beside_compiled(machine: Machine, step: Step) -> None:
 
 def paired(of: Gradients, args: Sequence[Value]) -> Gradients:
     """``zip(grads, variables)``, ``apply(grads, variables)``."""
-    shifted = of.pairs == "filtered" and of.sources and any(x.token == of.sources for x in args)
-    return replace(of, pairs="shifted") if shifted else of
+    if of.pairs == "filtered" and of.sources and any(x.token == of.sources for x in args):
+        return replace(of, pairs="shifted")
+    others = [x.params for x in args if isinstance(x, Elements) and x.params.meets(whose(of)) is False]
+    return replace(of, variables=others[0]) if others else of
 
 
 def own_clip(owner: Value | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -106,6 +106,8 @@ def updated(machine: Machine, owner: Value, of: Gradients, given: Call) -> Value
                 machine.changes.append(result)
         elif isinstance(link, Made) and link.name.endswith(("multi_transform", "partition")) and link.args:
             result = _parted(machine, link, result, given)
+        elif isinstance(link, Made) and link.name.endswith("masked") and _is_zero(link.args[:1]):
+            result = _masked(machine, link, result, given)
         elif isinstance(link, Made) and link.name.endswith("MultiSteps") and link.args:
             result = _accumulated(machine, link.args[0], result, given)
         elif isinstance(link, Made) and link.name.rpartition(".")[2] in _OWN and (link.args or link.given):
@@ -113,6 +115,23 @@ def updated(machine: Machine, owner: Value, of: Gradients, given: Call) -> Value
         elif (isinstance(link, Made) and _OPTIMIZER.match(link.name)) or not isinstance(link, Made):
             result = stepped(machine, link, result, given)
     return Tuple((), items=(result, Thing((*of.token, "state"))))
+
+
+def _is_zero(links: Iterable[Value]) -> bool:
+    """Whether a transformation makes its updates zero: what it has is frozen."""
+    return any(isinstance(x, Made) and x.name.endswith("set_to_zero") for x in links)
+
+
+def _masked(machine: Machine, link: Made, of: Gradients, given: Call) -> Gradients:
+    """``masked(set_to_zero(), mask)``: after a clip, what is frozen has counted in its norm."""
+    clips = [x for x in of.history if isinstance(x, Clip)]
+    if not clips:
+        return of
+    free, frozen = (*of.token, "free"), (*of.token, "frozen")
+    whole = tuple(replace(x, params=Params.of(free, frozen)) for x in of.history if not isinstance(x, Step))
+    step = Step(**machine.about(given.node), params=Params.of(free), optimizer=link.token)
+    machine.taken.append((*whole, step))
+    return of
 
 
 def _own(machine: Machine, link: Made, of: Gradients, given: Call) -> Gradients:
@@ -144,7 +163,7 @@ def _parted(machine: Machine, link: Made, of: Gradients, given: Call) -> Gradien
     tokens = {name: (*of.token, str(name)) for name in parts}
     whole = Params.of(*tokens.values())
     history = tuple(replace(x, params=whole) for x in of.history)
-    frozen = {name for name, part in parts.items() if isinstance(part, Made) and part.name.endswith("set_to_zero")}
+    frozen = {name for name, part in parts.items() if _is_zero([part])}
     for name, part in parts.items():
         for one in _links(part):
             native = is_clip(one)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Event, Params
+from gradclip.rounds import NO_PARAMS, UNKNOWN, Backward, Clip, Condition, Event, Params
 
 if TYPE_CHECKING:
     from gradclip.source.reading.program import File
@@ -145,6 +145,7 @@ class Gradients(Value):
     after: int = 0  #: the steps that were before the last clip
     unless: Clip | None = None  #: they are scaled to a limit, whether their norm is above it or not
     sources: Token = ()  #: the identity of the list of their variables
+    variables: Params = NO_PARAMS  #: others than theirs, with which they are paired
     row: tuple[Value, ...] = ()  #: what a loop over a zip takes in one pass, in its order
     by: Value | None = None  #: a number that they are multiplied with, or a norm that they are divided by
     pairs: str = ""  #: "filtered" (some are left out), "shifted" (and their variables are not)
