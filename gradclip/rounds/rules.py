@@ -170,6 +170,14 @@ def others(one: Round) -> Iterator[Found]:
         yield Found("GM118", last, reason, about=(step, old[0]))
 
 
+def exempted(one: Round) -> Iterator[Found]:
+    """The optimizer clips, but each of its parameters is marked as not to be clipped."""
+    step = one.step
+    if step is not None and step.clip and step.exempt.known and step.exempt.covers(step.params) is True:
+        reason = f"{step.clip} clips nothing: {_shown(step.exempt, one)} are all marked as not to be clipped."
+        yield Found("GM118", step, reason, "Mark only the parameters that you do not want to be clipped.")
+
+
 def mistaken(one: Round) -> Iterator[Found]:
     """The only clip of a step is one of another optimizer's parameters."""
     if one.step is None or one.clips or not any(isinstance(x, Backward) for x in one.events):
@@ -290,6 +298,7 @@ RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
     twice,
     by_parts,
     others,
+    exempted,
     mistaken,
     some_processes,
     before_sum,

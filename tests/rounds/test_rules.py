@@ -35,6 +35,7 @@ SOME = replace(CLIP, params=replace(A, is_all=False), where=5)
 EXPERTS = replace(SOME, where=6, text="`clip(experts, 1.0)`")
 ALSO = replace(STEP, params=Params.joined([A, B]))
 SCALED, UNSCALE = replace(BACK, scaler="scaler"), Unscale(params=A)
+SOME_LOCAL = replace(BACK, is_local=True, tests=frozenset({replace(EVERY, holds=False)}))
 IN_LOOP = replace(CLIP, loops=(1,)), replace(BACK, loops=(1,))
 
 CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
@@ -72,6 +73,17 @@ CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
     "copies": ("GM113", [BACK, replace(CLIP, is_copy=True), STEP], [BACK, replace(CLIP, is_copy=True), Write(params=A), STEP]),
     "an old norm": ("GM106", [BACK, replace(CLIP, is_stale=True), STEP], [BACK, CLIP, STEP]),
     "other variables": ("GM139", [BACK, CLIP, replace(STEP, is_shifted=True)], [BACK, CLIP, STEP]),
+    "another network's variables": ("GM139", [BACK, CLIP, replace(STEP, paired=B)], [BACK, CLIP, STEP]),
+    "no parameter that is clipped": (
+        "GM118",
+        [BACK, replace(STEP, clip="`Adam(...)`", exempt=A)],
+        [BACK, replace(ALSO, clip="`Adam(...)`", exempt=A)],
+    ),
+    "each micro-batch, the last one summed": (
+        "GM119",
+        [SOME_LOCAL, CLIP, replace(BACK, where=9), CLIP, replace(STEP, tests=frozenset({EVERY}))],
+        [SOME_LOCAL, replace(BACK, where=9), CLIP, replace(STEP, tests=frozenset({EVERY}))],
+    ),
     "off": ("GM134", [BACK, replace(CLIP, is_off=True), STEP], [BACK, CLIP, STEP]),
     "a norm as a value": (
         "GM104",

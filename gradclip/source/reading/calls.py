@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradclip.source.reading import coefficients, functional, gradients, libraries, measures, taken, tests
+from gradclip.source.reading import coefficients, functional, gradients, libraries, measures, slots, taken, tests
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     MOST,
@@ -97,7 +97,7 @@ def apply(machine: Machine, target: Value, given: Call) -> Value:
         return libraries.function(machine, target.name, given)
     if isinstance(target, Made) and functional.is_derivative(target.name):
         return functional.differentiated(machine, target, given)
-    if isinstance(target, Made) and given.node is machine.bare and taken.is_object(target):
+    if isinstance(target, Made) and given.node is machine.bare and slots.is_object(target):
         gradients.dropped(machine, given)
     if isinstance(target, Instance):
         method = machine.method(target, "__call__")

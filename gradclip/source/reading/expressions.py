@@ -76,6 +76,8 @@ def _name(machine: Machine, node: ast.Name) -> Value:
         top.names[node.id] = found
     if isinstance(found, Constant) and not found.name:
         return named(found, node.id)
+    if isinstance(found, Made) and machine.idle.pop(found.where, None) is not None:
+        machine.read.add(found.where)
     return taken.kept(machine, found)
 
 

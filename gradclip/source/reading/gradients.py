@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.natives import Native
 from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Hook, Params, Reduce, Step, Unscale, Write, Zero
-from gradclip.source.reading import limits, measures
+from gradclip.source.reading import limits, measures, slots
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     SCALED,
@@ -62,6 +62,7 @@ _OPTIMIZERS = re.compile(
     r"(^|\.)(optim|optimizer|optimizers|optax)\.(\w+\.)*\w+$|(Adam\w*|SGD|RMSprop|Adagrad|LBFGS|Lion|Lamb|Adafactor)$"
 )
 _NO_OPTIMIZER = re.compile(r"sched|\.lr\.|swa_utils|\.clip|clipped$", re.IGNORECASE)
+_NO_MODULE = re.compile(r"Attr$|\.initializers?\.")
 _WRITES = frozenset({"mul_", "div_", "add_", "sub_", "copy_", "normal_", "masked_fill_", "nan_to_num_"})
 _CLAMPS = frozenset({"clamp_", "clip_"})
 _NORMS = frozenset({"norm", "pow", "square", "max"})  #: a norm of a gradient, or its square
@@ -114,7 +115,7 @@ def is_optimizer_class(name: str) -> bool:
 def may_be_module(machine: Machine, one: Value) -> bool:
     """Whether an object may have parameters."""
     if isinstance(one, (Made, Instance)):
-        return not isinstance(one, Made) or not is_optimizer_class(one.name)
+        return not isinstance(one, Made) or not (is_optimizer_class(one.name) or _NO_MODULE.search(one.name))
     if isinstance(one, Tuple):
         return any(may_be_module(machine, x) for x in one.items)
     return isinstance(one, Thing) and last_of(one) in machine.scope.file.modules
@@ -186,18 +187,11 @@ def step(machine: Machine, owner: Value, given: Call, scaler: str = "") -> Value
         return Constant(("None",))
     event = machine.about(given.node)
     event["tests"] |= last
-    own = f"`{owner.name.rpartition('.')[2]}(...)`" if isinstance(owner, Made) and _clips(owner) else ""
-    key = owner.token
-    machine.emit(Step(**event, params=of_optimizer(owner), optimizer=key, scaler=scaler, clip=own))
+    own = f"`{owner.name.rpartition('.')[2]}(...)`" if isinstance(owner, Made) and slots.clips(owner) else ""
+    slots.stepped_without(machine, owner, event["text"])
+    params, left_out = of_optimizer(owner), slots.exempt(owner)
+    machine.emit(Step(**event, params=params, optimizer=owner.token, scaler=scaler, clip=own, exempt=left_out))
     return Constant(("None",))
-
-
-def _clips(optimizer: Made) -> bool:
-    """Whether an optimizer has a clip of its own."""
-    if optimizer.name.startswith("gradclip") and optimizer.name.endswith("clipped"):
-        return True
-    slot = optimizer.given.get("grad_clip")
-    return isinstance(slot, Made)
 
 
 def synced(machine: Machine, owner: Value) -> Value:

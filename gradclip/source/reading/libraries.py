@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.natives import BY_NAME, NATIVES, Kind, Native
 from gradclip.natives.own import BY_RULE, dialect_of, reproduced
-from gradclip.source.reading import functional, gradients, measures, own, taken, transformations
+from gradclip.source.reading import functional, gradients, measures, own, slots, taken, transformations
 from gradclip.source.reading.values import (
     MOST,
     SCALED,
@@ -190,7 +190,8 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         gradients.reduce(machine, first, given)
         return Constant(("None",))
     if name in ("parameters", "named_parameters", "trainable_parameters"):
-        return Elements((*owner.token, "parameters"), params=gradients.of_module(owner))
+        params = gradients.of_module(owner)
+        return Elements((*owner.token, "parameters"), params=params, is_exempt=slots.is_exempt(owner))
     if name in ("backward", "manual_backward"):
         return gradients.backward(machine, first if first is not None and not _is_loss(owner) else owner, given)
     if name == "step":

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradclip.rounds import Step
-from gradclip.source.reading import coefficients, expressions, functional, gradients, measures, taken, tests
+from gradclip.source.reading import coefficients, expressions, functional, gradients, measures, slots, taken, tests
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     Class,
@@ -86,6 +86,7 @@ def _assign(machine: Machine, node: ast.Assign) -> None:
     machine.hint = ()
     for target in node.targets:
         machine.bind(target, value)
+    slots.bound(machine, value)
 
 
 def _ann_assign(machine: Machine, node: ast.AnnAssign) -> None:
@@ -148,7 +149,7 @@ def bind(machine: Machine, target: ast.expr, value: Value) -> None:
         measures.logged(machine, (key, value))  # stats["grad_norm"] = norm
         if isinstance(owner, Table) and isinstance(key, Constant):
             owner.items[key.value] = value
-        elif (grads := taken.gathered(value)) is not None:
+        elif (grads := taken.gathered(value.items[0] if isinstance(value, Tuple) and value.items else value)) is not None:
             if isinstance(owner, Gradients) and isinstance(target.value, (ast.Name, ast.Attribute)):
                 machine.bind(target.value, replace(grads, is_one=False))
             else:

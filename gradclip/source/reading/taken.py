@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradclip.core.rule import Scope
-from gradclip.natives import BY_NAME, KEYWORDS, Kind, Native
+from gradclip.natives import BY_NAME, KEYWORDS, Native
 from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Event, Params, Reduce, Step
-from gradclip.source.reading import limits
+from gradclip.source.reading import limits, slots
 from gradclip.source.reading.values import Call, Constant, Elements, Gradients, Library, Made, Table, Thing, Tuple, Value
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
 __all__ = [
-    *("EVERY", "added", "after", "assigned", "changed", "clip_by", "element", "gathered", "held", "is_object", "kept"),
+    *("EVERY", "added", "after", "assigned", "changed", "clip_by", "element", "gathered", "held", "kept"),
     *("made_with", "own_clip", "paired", "stepped", "whose"),
 ]
 
@@ -73,7 +73,7 @@ def held(machine: Machine, owner: Value, of: Gradients | None) -> None:
     if last == "each" or (isinstance(last, tuple) and last[0] == "[]" and not isinstance(last[1], str)):
         token = token[:-1]
     if of is not None and token:
-        machine.sums[token] = replace(of, token=token, is_one=False, row=())
+        machine.sums[token] = replace(of, token=token, is_one=False, row=(), pairs="")
     else:
         machine.sums.pop(token, None)
 
@@ -112,18 +112,11 @@ def _kind(native: Native) -> str:
     return _KINDS.get(native.rule().scope, "each") if native.dialect else "norm"
 
 
-def is_object(made: Made) -> bool:
-    """Whether it is an object that clips for an optimizer."""
-    own = BY_NAME.get(made.name)
-    return own is not None and own.kind is Kind.OBJECT
-
-
 def made_with(machine: Machine, made: Made, given: Call) -> None:
     """An optimizer that clips, or an object that clips for one: what its limit is called, whatever uses it."""
     about = {**machine.about(given.node), "params": UNKNOWN}
     step = Step(**{**about, "text": "The optimizer's step"}, optimizer=made.token)
-    own = BY_NAME.get(made.name)
-    objects = [own] if own is not None and own.kind is Kind.OBJECT else []
+    objects = [BY_NAME[made.name]] if slots.is_object(made) else []
     for native in (*objects, *(x for x in KEYWORDS.get(made.name, ()) if x.keyword in given.given)):
         limit = limits.of_native(machine, native, given)
         machine.taken.append((Clip(**about, **limit, returns=True, kind=_kind(native)), step))
@@ -156,6 +149,7 @@ def _taken_by(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gra
     machine.taken.append((*history, step))
     if isinstance(owner, Made) and not own_clip(owner) and not any(isinstance(x, Clip) for x in history):
         _beside_compiled(machine, step)
+        slots.stepped_without(machine, owner, step.text)
     return after(of, step, is_update=True)
 
 

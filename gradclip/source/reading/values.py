@@ -133,6 +133,7 @@ class Elements(Value):
     is_one: bool = False
     loop: object = None  #: the loop, for one of them
     of: Value | None = None  #: the optimizer whose groups they are
+    is_exempt: bool = False  #: all are marked as not to be clipped
 
 
 @dataclass(eq=False, slots=True)

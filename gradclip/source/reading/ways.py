@@ -38,6 +38,8 @@ def read(file: File) -> Reading:
     followed: set[Place] = set()
     left = _ALL
     entered: set[int] = set()
+    unread: dict[object, Clip] = {}
+    used: set[object] = set()
     parts: dict[ast.ClassDef, list[Event]] = {}  #: what the methods of a class do, which others call in an order of theirs
     for begin in _beginnings(file, entered):
         shown: list[Found] = []
@@ -47,6 +49,8 @@ def read(file: File) -> Reading:
             entered |= machine.entered
             if isinstance(begin, _Entry) and begin.cls is not None and not machine.flips:
                 parts.setdefault(begin.cls, []).extend(machine.events)
+            unread |= machine.unread
+            used |= machine.read
             own = rounds(machine.events, zeroes=file.zeroes, unscales=file.unscales)
             sides += own
             shown += _of_way(own, machine, clips, followed)
@@ -55,6 +59,8 @@ def read(file: File) -> Reading:
         for one in (*shown, *differing(sides)):
             if isinstance(one.event.where, Place) and one.event.where.path == file.path and not _is_told(one):
                 seen.setdefault((one.code, one.event.where), one)
+    for one in found(rounds([clip for place, clip in unread.items() if place not in used])):
+        seen.setdefault((one.code, one.event.where), one)  # type: ignore[arg-type]
     for events in parts.values():
         for one in found(_unordered(events, file)):
             if isinstance(one.event.where, Place):
