@@ -142,7 +142,7 @@ def by_parts(one: Round) -> Iterator[Found]:
     for _, clip in one.clips:
         if one.step is None or _EACH.search(clip.setting):
             continue
-        if clip.is_loop and clip.kind == "norm":
+        if clip.is_loop and clip.kind in ("norm", "each"):
             yield Found("GM126", clip, "")
         elif clip.kind == "each" and _GLOBAL.search(clip.setting):
             reason = f"It clips each gradient by its own norm, but its limit `{clip.setting}` is called one for all."

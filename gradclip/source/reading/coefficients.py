@@ -136,7 +136,8 @@ def _scaled(machine: Machine, node: ast.BinOp, of: Gradients, by: Value, *, divi
     backward = of.backward
     if "noise" in by.marks:
         return after(of, Write(**machine.about(node), params=whose(of)))
-    if divides and backward is not None and by.token and by.token in of.factors:
+    inverse = not divides and isinstance(by, Product) and any(("1/", x) in by.sides for x in of.factors)
+    if backward is not None and (inverse or (divides and by.token and by.token in of.factors)):
         text = machine.shown(node.right)
         history = tuple(replace(x, scaler=text) if x is backward else x for x in of.history)
         return replace(of, history=(*history, Unscale(**machine.about(node), params=whose(of))), factors=frozenset())
@@ -152,7 +153,10 @@ def _scaled(machine: Machine, node: ast.BinOp, of: Gradients, by: Value, *, divi
     of = replace(of, by=None)
     said = limits.about(machine, by.limit, by.written, zero_is_off=True)
     kind = "each" if by.of.is_one else "norm"
-    event = Clip(**machine.about(node), **said, returns=True, params=whose(of), kind=kind, is_late=of.is_update)
+    is_loop = by.of.is_one and isinstance(by.limit, Constant)
+    event = Clip(
+        **machine.about(node), **said, returns=True, params=whose(of), kind=kind, is_loop=is_loop, is_late=of.is_update
+    )
     if not by.is_bounded and not machine.conditions:
         return replace(of, unless=event)
     return changed(machine, of, event)

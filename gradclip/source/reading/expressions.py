@@ -33,6 +33,7 @@ from gradclip.source.reading.values import (
     last_of,
     marks,
     named,
+    number_of,
     origin,
     scaled_by,
 )
@@ -203,6 +204,8 @@ def _binary(machine: Machine, node: ast.BinOp) -> Value:
     if scaler:
         marks |= {scaler}
     token = machine.token(type(node.op).__name__, left.token, right.token)
+    if isinstance(node.op, ast.Div) and number_of(left) == 1:
+        return Product(token, marks, frozenset({("1/", right.token)}))
     if isinstance(node.op, ast.Mult):
         return Product(token, marks, frozenset({left.token, right.token}))
     return Thing(token, marks)

@@ -211,8 +211,10 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         gradients.hook(machine, first, given)
     if name == "add_argument":
         _setting(machine, given)
-    if name == "compile" and isinstance(optimizer := given.get(0, "optimizer"), Made):
-        machine.file.compiled = optimizer
+    if name == "compile" and (optimizer := given.get(0, "optimizer")) is not None:
+        if isinstance(optimizer, Made):
+            machine.file.compiled = optimizer
+        slots.stepped_without(machine, optimizer, machine.shown(given.node))
     if name == "optimizers" and isinstance(owner, Instance) and (made := machine.method(owner, "configure_optimizers")):
         return _optimizers(machine.enter(made, (), {}, given.node, owner))
     if name == "no_sync":

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gradclip.rounds import Clip, Condition, Event
+from gradclip.rounds import Condition, Event
 from gradclip.source.reading import calls, expressions, gradients, statements, tests
 from gradclip.source.reading.program import File, last
 from gradclip.source.reading.values import (
@@ -92,7 +92,7 @@ class Machine:
         self.taken: list[tuple[Event, ...]] = []  #: rounds of gradients that are values
         self.measured: list[tuple[Event, ...]] = []  #: the same, up to a norm whose use is known
         self.idle: dict[object, Made] = {}  #: by place, objects with a name that clip, and that nothing has read
-        self.unread: dict[object, Clip] = {}  #: those of them that a step has been made without
+        self.unread: dict[object, tuple[Event, ...]] = {}  #: those of them that a step has been made without
         self.read: set[object] = set()  #: the places of others
         self.sums: dict[Token, Gradients] = {}  #: what the program has added to its own variables, by their identity
         self.reduces = False  #: whether this way has summed gradients that are values over processes

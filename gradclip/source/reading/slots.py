@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
-from gradclip.natives import BY_NAME, Kind
-from gradclip.rounds import NO_PARAMS, Clip, Params
+from gradclip.natives import BY_NAME, KEYWORDS, Kind
+from gradclip.rounds import NO_PARAMS, Clip, Params, Step
 from gradclip.source.reading.values import Constant, Elements, Instance, Made, Tuple, Value
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["bound", "clips", "exempt", "is_exempt", "is_object", "stepped_without"]
+__all__ = ["bound", "clips", "exempt", "is_exempt", "is_object", "is_off", "own_clip", "stepped_without"]
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _ATTRIBUTES = ("weight_attr", "bias_attr")
 
 
@@ -30,20 +32,61 @@ def clips(optimizer: Made) -> bool:
     return isinstance(slot, Made)
 
 
+def own_clip(owner: Value | None) -> str:
+    """The clip that an optimizer of Keras has itself, as it is shown; "" if it has none."""
+    if not isinstance(owner, Made):
+        return ""
+    if owner.name.startswith("gradclip") and owner.name.endswith("clipped"):
+        return owner.text
+    keywords = [native.keyword for native in KEYWORDS.get(owner.name, ())]
+    on = [x for x in keywords if x in owner.given and not is_off(owner.given[x])]
+    return f"{owner.text} with `{on[0]}`" if on else ""
+
+
+def is_off(value: Value) -> bool:
+    """Whether a keyword's limit is 0 or None."""
+    return isinstance(value, Constant) and not value.value
+
+
 # ---- clips that no optimizer has ---------------------------------------------------------------------------------------
 
 
-def bound(machine: Machine, value: Value) -> None:
+def bound(machine: Machine, targets: list[ast.expr], value: Value) -> None:
     """``clip = ClipGradByNorm(1.0)``: nothing reads it so far."""
-    if isinstance(value, Made) and is_object(value) and value.where is not None:
-        machine.idle[value.where] = value
+    if not isinstance(value, Made) or value.where is None or not isinstance(target := targets[0], ast.Name) or len(targets) > 1:
+        return
+    if any(isinstance(x, Made) and (is_object(x) or own_clip(x)) for x in (value, *_links(value))):
+        around = machine.stack[-1] if machine.stack else machine.scope.file.tree
+        if not _is_elsewhere(around, target.id, value):
+            machine.idle[value.where] = value
+
+
+def _links(made: Made) -> tuple[Value, ...]:
+    return made.args if made.name.endswith(".chain") else ()
+
+
+def _is_elsewhere(around: ast.AST, name: str, made: Made) -> bool:
+    """Whether a function within the code around an assignment reads the name, or a test there decides on the clip's limit."""
+    nodes = list(ast.walk(around))
+    inner = [y for x in nodes if isinstance(x, _FUNCTIONS) and x is not around for y in ast.walk(x)]
+    limits = {x.id for x in ast.walk(made.node) if isinstance(x, ast.Name)} if made.node is not None else set[str]()
+    tested = (y for x in nodes if isinstance(x, (ast.If, ast.IfExp)) for y in ast.walk(x.test))
+    return any(_is_name(x, {name}) for x in inner) or any(_is_name(x, limits) for x in tested)
+
+
+def _is_name(node: ast.AST, names: set[str]) -> bool:
+    return isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)
 
 
 def stepped_without(machine: Machine, owner: Value, text: str) -> None:
     """An optimizer without a clip steps, while a clip has been made that nothing has read."""
-    for where, made in machine.idle.items() if isinstance(owner, Made) and not clips(owner) else ():
-        why = f"No optimizer has this clip, and {text} takes unclipped gradients."
-        machine.unread[where] = Clip(where=where, text=made.text, unread=why)
+    has_none = not isinstance(owner, Constant) or isinstance(owner.value, str)
+    if isinstance(owner, Made):
+        has_none = not (clips(owner) or own_clip(owner) or any(isinstance(x, Made) and is_object(x) for x in _links(owner)))
+    for where, made in machine.idle.items() if has_none and isinstance(owner, (Made, Constant)) else ():
+        why = "" if is_object(made) else f"Nothing uses this clip, and {text} takes unclipped gradients."
+        clip = Clip(where=where, text=made.text, params=NO_PARAMS, returns=True, is_dropped=not why, unread=why)
+        machine.unread[where] = (clip, Step(text=text))
 
 
 # ---- parameters that a clip leaves out ---------------------------------------------------------------------------------

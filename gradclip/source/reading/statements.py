@@ -86,7 +86,7 @@ def _assign(machine: Machine, node: ast.Assign) -> None:
     machine.hint = ()
     for target in node.targets:
         machine.bind(target, value)
-    slots.bound(machine, value)
+    slots.bound(machine, node.targets, value)
 
 
 def _ann_assign(machine: Machine, node: ast.AnnAssign) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     *("EVERY", "added", "after", "assigned", "changed", "clip_by", "element", "gathered", "held", "kept"),
-    *("made_with", "own_clip", "paired", "stepped", "whose"),
+    *("made_with", "paired", "stepped", "whose"),
 ]
 
 EVERY = Condition("MultiSteps", kind="every", text="`MultiSteps` has seen all passes")
@@ -129,7 +129,7 @@ def stepped(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gradi
     if isinstance(owner, Thing) and owner.token[-1:] == ("optimizer",) and machine.file.compiled is not None:
         owner = machine.file.compiled  # self.optimizer of a Keras model
     passes = owner.given.get("gradient_accumulation_steps") if isinstance(owner, Made) else None
-    if passes is not None and not _is_off(passes) and any(isinstance(x, Clip) for x in of.history):
+    if passes is not None and not slots.is_off(passes) and any(isinstance(x, Clip) for x in of.history):
         of = replace(of, history=(*of.history, *of.history))
         machine.conditions.append(replace(EVERY, text="`gradient_accumulation_steps` passes are done"))
         made = _taken_by(machine, owner, of, given)
@@ -144,10 +144,10 @@ def _taken_by(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gra
     reduced = any(isinstance(x, Reduce) for x in history) or (of.backward is None and machine.reduces)
     if machine.replicas and not reduced and not _keeps_apart(given):
         history = (*history, Reduce(**about, params=params))
-    step = Step(**about, params=params, optimizer=owner.token, clip=own_clip(owner), paired=of.variables)
+    step = Step(**about, params=params, optimizer=owner.token, clip=slots.own_clip(owner), paired=of.variables)
     step = replace(step, is_shifted=of.pairs == "shifted")
     machine.taken.append((*history, step))
-    if isinstance(owner, Made) and not own_clip(owner) and not any(isinstance(x, Clip) for x in history):
+    if isinstance(owner, Made) and not slots.own_clip(owner) and not any(isinstance(x, Clip) for x in history):
         _beside_compiled(machine, step)
         slots.stepped_without(machine, owner, step.text)
     return after(of, step, is_update=True)
@@ -156,7 +156,7 @@ def _taken_by(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gra
 def _beside_compiled(machine: Machine, step: Step) -> None:
     """A step without a clip, in a program that compiles its model with an optimizer that clips, and never calls ``fit``."""
     compiled = machine.file.compiled
-    if own_clip(compiled) and machine.file.called.isdisjoint(_FITS):
+    if slots.own_clip(compiled) and machine.file.called.isdisjoint(_FITS):
         why = f"The program calls no fit(), and {step.text} steps with another optimizer, which has no limit."
         machine.taken.append((Clip(where=compiled.where, text=compiled.text, params=step.params, unread=why),))
 
@@ -167,21 +167,6 @@ def paired(of: Gradients, args: Sequence[Value]) -> Gradients:
         return replace(of, pairs="shifted")
     others = [x.params for x in args if isinstance(x, Elements) and x.params.meets(whose(of)) is False]
     return replace(of, variables=others[0]) if others else of
-
-
-def own_clip(owner: Value | None) -> str:
-    """The clip that an optimizer of Keras has itself, as it is shown; "" if it has none."""
-    if not isinstance(owner, Made):
-        return ""
-    if owner.name.startswith("gradclip") and owner.name.endswith("clipped"):
-        return owner.text
-    keywords = [native.keyword for native in KEYWORDS.get(owner.name, ())]
-    on = [x for x in keywords if x in owner.given and not _is_off(owner.given[x])]
-    return f"{owner.text} with `{on[0]}`" if on else ""
-
-
-def _is_off(value: Value) -> bool:
-    return isinstance(value, Constant) and not value.value
 
 
 def _keeps_apart(given: Call) -> bool:

@@ -38,7 +38,7 @@ def read(file: File) -> Reading:
     followed: set[Place] = set()
     left = _ALL
     entered: set[int] = set()
-    unread: dict[object, Clip] = {}
+    unread: dict[object, tuple[Event, ...]] = {}
     used: set[object] = set()
     parts: dict[ast.ClassDef, list[Event]] = {}  #: what the methods of a class do, which others call in an order of theirs
     for begin in _beginnings(file, entered):
@@ -59,8 +59,10 @@ def read(file: File) -> Reading:
         for one in (*shown, *differing(sides)):
             if isinstance(one.event.where, Place) and one.event.where.path == file.path and not _is_told(one):
                 seen.setdefault((one.code, one.event.where), one)
-    for one in found(rounds([clip for place, clip in unread.items() if place not in used])):
-        seen.setdefault((one.code, one.event.where), one)  # type: ignore[arg-type]
+    for place in unread.keys() - used:
+        for one in found(rounds(unread[place])):
+            if isinstance(one.event.where, Place) and one.event.where.path == file.path:
+                seen.setdefault((one.code, one.event.where), one)
     for events in parts.values():
         for one in found(_unordered(events, file)):
             if isinstance(one.event.where, Place):
