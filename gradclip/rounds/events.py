@@ -99,7 +99,6 @@ class Clip(Event):
     is_late: bool = False  #: it clips the optimizer's update, not the gradients
     is_local: bool = False  #: the norm that it is given is one of the shards that this process holds
     is_failed: bool = False  #: it raised an exception
-    is_apart: bool = False  #: a function of the framework parted the parameters: a norm for each part is meant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

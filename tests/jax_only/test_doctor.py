@@ -78,8 +78,13 @@ WRAPPED = {
         "optax.multi_transform({'a': optax.chain(CLIP, optax.adam(0.01)), 'b': optax.sgd(0.01)}, LABELS)",
         set(),
     ),
-    "parts with a clip each": (
+    "parts with one limit": (
         "optax.multi_transform({k: optax.chain(CLIP, optax.adam(0.01)) for k in 'ab'}, LABELS)",
+        {"GM135"},
+    ),
+    "parts with limits of their own": (
+        "optax.multi_transform({'a': optax.chain(CLIP, optax.adam(0.01)),"
+        " 'b': optax.chain(optax.clip_by_global_norm(7.0), optax.adam(0.01))}, LABELS)",
         set(),
     ),
     "a clip before the parts": (

@@ -62,7 +62,7 @@ def record(recorder: Recorder, links: list[tuple[Link, int]], norms: list[tuple[
         if link.is_clip:
             limit = as_number(link.limit)
             clip = Clip(where=where, params=these(params), text=link.name, limit=limit, before=before, after=after)
-            clip = replace(clip, is_late=bool(params & late), is_apart=part > 0, only_measures=limit == math.inf)
+            clip = replace(clip, is_late=bool(params & late), only_measures=limit == math.inf)
             clips.append(replace(clip, kind="value" if link.is_value else "norm"))
         late |= params if link.name in OPTIMIZERS else NO_IDS
     # parts without a clip are left out by the partition on purpose
