@@ -75,6 +75,8 @@ def _name(machine: Machine, node: ast.Name) -> Value:
         while top.outer is not None:
             top = top.outer
         top.names[node.id] = found
+    if type(found) is Thing and not machine.sums:  # the usual case
+        return found
     if isinstance(found, Constant) and not found.name:
         return named(found, node.id)
     if isinstance(found, Made) and machine.idle.pop(found.where, None) is not None:

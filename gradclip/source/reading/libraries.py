@@ -191,7 +191,11 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         return Constant(("None",))
     if name in ("parameters", "named_parameters", "trainable_parameters"):
         params = gradients.of_module(owner)
-        return Elements((*owner.token, "parameters"), params=params, is_exempt=slots.is_exempt(owner))
+        return Elements(
+            (*owner.token, "parameters"),
+            params=params,
+            is_exempt="need_clip" in machine.scope.file.text and slots.is_exempt(owner),
+        )
     if name in ("backward", "manual_backward"):
         return gradients.backward(machine, first if first is not None and not _is_loss(owner) else owner, given)
     if name == "step":

@@ -129,9 +129,8 @@ class File:
     @cached_property
     def counters(self) -> frozenset[str]:
         """The last names of what the source sets to 0 more than once: a count of passes begins anew."""
-        zero = (x for x in self.nodes if isinstance(x, ast.Assign) and isinstance(x.value, ast.Constant) and x.value.value == 0)
-        found = Counter(last(target) for x in zero for target in x.targets)
-        return frozenset(name for name, count in found.items() if name and count > 1)
+        found = Counter(re.findall(r"(\w+) = 0$", self.text, re.MULTILINE))
+        return frozenset(name for name, count in found.items() if count > 1)
 
     @cached_property
     def zeroes(self) -> bool:

@@ -51,7 +51,9 @@ def gathered(one: Value | None) -> Gradients | None:
     """Gradients as one value: a list or a dictionary of nothing else, also of pairs with their variables."""
     if isinstance(one, Gradients):
         return one
-    items = one.items if isinstance(one, Tuple) else tuple(one.items.values()) if isinstance(one, Table) else ()
+    if type(one) is Thing or not isinstance(one, (Tuple, Table)) or not one.items:
+        return None
+    items = one.items if isinstance(one, Tuple) else tuple(one.items.values())
     parts = [gathered(x.items[0] if isinstance(x, Tuple) and x.items else x) for x in items]
     known = [x for x in parts if x is not None]
     return replace(added(known), is_one=False) if known and len(known) == len(parts) else None
