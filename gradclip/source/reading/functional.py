@@ -40,6 +40,7 @@ _DERIVATIVE = re.compile(r"(^|\.)(filter_)?(value_and_)?grad$")
 _MAPS = re.compile(r"(tree_map|tree\.map|tree_util\.tree_map|map_structure|multimap)$")
 _REDUCES = re.compile(r"(^|\.)(pmean|psum|all_reduce|allreduce|all_reduce_sum|batch_reduce)$")
 _DYNAMIC_SCALE = "flax.training.dynamic_scale.DynamicScale.value_and_grad"
+_FLAX = frozenset({"value_and_grad", "create", "replace"})
 _LONG = 12  #: events of gradients that are values
 _RUNS = frozenset({"run", "experimental_run_v2", "call_for_each_replica"})
 _APPLIES = frozenset({"apply_gradients", "apply", "stateless_apply"})  #: the last two since Keras 3
@@ -200,14 +201,8 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
         return mapped(machine, first, given.args[1:], given)
     if name.startswith("tensorflow.") and name.endswith(".gradients"):
         return _of_tape(machine, given)
-    functions = [isinstance(x, (Function, Bound)) for x in given.args]
-    if name.endswith("lax.scan") and functions[:1] == [True] and len(given.args) > 1:
-        return scanned(machine, given)
-    if name.endswith("lax.fori_loop") and functions[2:3] == [True] and len(given.args) > 3:
-        number = Thing(machine.fresh(given.node, "number"), frozenset({"varies"}))
-        return _again(_looped(machine, given.args[2], (number, given.args[3]), given))
-    if name.endswith("lax.cond") and functions[1:3] == [True, True]:
-        return _either(machine, given)
+    if ".lax." in name and (made := _of_lax(machine, name, given)) is not None:
+        return made
     grads = _among(given.args)
     if grads is None:
         return _each(given.args, lambda one: function(machine, name, replace(given, args=(one, *given.args[1:]))))
@@ -225,6 +220,17 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
     if called == "ravel_pytree":
         return Tuple((), items=(grads, Library(("unflatten",), name="unflatten")))
     return coefficients.operated(machine, called, given)
+
+
+def _of_lax(machine: Machine, name: str, given: Call) -> Value | None:
+    """The result of JAX's control flow, which calls the program's functions."""
+    functions = [isinstance(x, (Function, Bound)) for x in given.args]
+    if name.endswith(".scan") and functions[:1] == [True] and len(given.args) > 1:
+        return scanned(machine, given)
+    if name.endswith(".fori_loop") and functions[2:3] == [True] and len(given.args) > 3:
+        number = Thing(machine.fresh(given.node, "number"), frozenset({"varies"}))
+        return _again(_looped(machine, given.args[2], (number, given.args[3]), given))
+    return _either(machine, given) if name.endswith(".cond") and functions[1:3] == [True, True] else None
 
 
 def _clipped(machine: Machine, of: Gradients, place: int, given: Call) -> Gradients:
@@ -252,12 +258,8 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         return assigned(machine, owner, name, given)
     if isinstance(owner, Gradients) and (made := _of_gradients(machine, owner, name, given)) is not None:
         return made
-    if name == "value_and_grad" and isinstance(first, (Function, Bound)):
-        return Made((name, *first.token), name=_DYNAMIC_SCALE, args=(first, owner), given=dict(given.given))
-    if name == "create" and "tx" in given.given:  # the state of a training, in flax
-        return Made(machine.fresh(given.node), name=name, args=given.args, given=dict(given.given), node=given.node)
-    if name == "replace" and isinstance(owner, Made) and "tx" in owner.given:
-        return owner
+    if name in _FLAX and (made := _of_flax(machine, owner, name, given)) is not None:
+        return made
     if name in ("get_scaled_loss", "scale_loss") and first is not None and _scales(machine, owner, name):
         text = machine.shown(given.node)[1:-1]
         return Thing((*first.token, "scaled"), first.marks | {f"{SCALED}{text}"})
@@ -289,6 +291,16 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
             stepped(machine, owner, paired(grads, given.args), given)
         return owner if name != "stateless_apply" else Tuple((), items=(given.args[-1], given.args[0]))
     return _reduced(machine, grads, given) if name in ("all_reduce", "reduce") else None
+
+
+def _of_flax(machine: Machine, owner: Value, name: str, given: Call) -> Value | None:
+    """The result of a method of flax's state of a training, or of its loss scale."""
+    first = given.get(0)
+    if name == "value_and_grad" and isinstance(first, (Function, Bound)):
+        return Made((name, *first.token), name=_DYNAMIC_SCALE, args=(first, owner), given=dict(given.given))
+    if name == "create" and "tx" in given.given:
+        return Made(machine.fresh(given.node), name=name, args=given.args, given=dict(given.given), node=given.node)
+    return owner if name == "replace" and isinstance(owner, Made) and "tx" in owner.given else None
 
 
 def _of_gradients(machine: Machine, of: Gradients, name: str, given: Call) -> Value | None:

@@ -24,6 +24,7 @@ from gradclip.source.reading.values import (
     Token,
     Tuple,
     Value,
+    atoms,
     joined,
 )
 
@@ -168,7 +169,8 @@ def _if(machine: Machine, node: ast.If) -> str:
         return _both(machine, node)
     ends = isinstance(node.body[-1], (ast.Continue, ast.Break, ast.Raise))  # the usual way goes on
     default = not ends and ((matters and any(map(file.matters, node.body))) or not leaves[0])
-    is_open = matters or machine.events or machine.changes  # else nothing has happened that it could skip
+    told = machine.changes and any(tests.kind_of(x.marks) for x in atoms(formula))  # `if i % k: continue`
+    is_open = matters or machine.events or told  # else nothing has happened that it could skip
     truth = tests.decided(machine, formula, default) if is_open else default
     conditions = tests.conditions(machine, formula, truth)
     mark = len(machine.conditions)
