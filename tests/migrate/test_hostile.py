@@ -37,13 +37,13 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "and.py": (CLIP + "x = " + "a and " * 50_000 + "b\n", DEEP),
     "plus.py": (CLIP + "x = " + "a + " * 20_000 + "b\n", DEEP),
     "minus.py": (CLIP + "x = " + "-" * 20_000 + "b\n", DEEP),
-    "dots.py": (CLIP + "x = a" + ".b" * 20_000 + "\n", DEEP),
+    "dots.py": (CLIP + "x = a" + ".b" * 5_000 + "\n", DEEP),
     "calls.py": (CLIP + "x = f" + "()" * 20_000 + "\n", DEEP),
     "elif.py": (CLIP + "if a: pass\n" + "elif b: pass\n" * 20_000, DEEP),
     "lambda.py": (CLIP + "x = " + "lambda: " * 900 + "0\n", DEEP),
     "brackets.py": (CLIP + "x = " + "[" * 100_000, DEEP),
     "pattern.py": (CLIP + "match x:\n    case " + "[" * 100 + "y" + "]" * 100 + ":\n        pass\n", DEEP),
-    "dotted.py": (CLIP + "import a" + ".b" * 20_000 + "\n", DEEP),
+    "dotted.py": (CLIP + "import a" + ".b" * 5_000 + "\n", DEEP),
     "hex.py": ("import torch\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 0x" + "f" * 3000 + ")\n", ""),
     "digits by hand.py": (
         "import torch\nn = 0\nfor p in ps:\n    n += p.grad.norm() ** 2\nc = 0x" + "f" * 5000 + " / n\nfor p in ps:\n"
