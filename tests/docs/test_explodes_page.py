@@ -37,21 +37,21 @@ def _near(a: str, b: str) -> bool:
     return math.isclose(x, y, rel_tol=0.02) or (min(x, y) > 1e6 and math.isclose(math.log(x), math.log(y), rel_tol=0.02))
 
 
-def run(title: str, folder: Path) -> tuple[str, str]:
+def run(framework: str, folder: Path) -> tuple[str, str]:
     """Return a section, and the same with the current output."""
-    text = pages.section(PAGE, title)
+    text = pages.section(PAGE, TITLES[framework])
     (line,) = LINE.findall(text)
     environment = Installed(line, folder)
     variables = dict(re.findall(r"^    export (\w+)=(\w+)", text, re.MULTILINE))
     consoles.write(text, folder)
-    return text, consoles.renewed(text, lambda command: environment.shell(command, **variables).stdout, is_same)
+    return text, consoles.renewed(text, lambda command: environment.shell(framework, command, **variables), is_same)
 
 
 def test_the_section_prints_what_it_says(pytestconfig: pytest.Config, tmp_path: Path) -> None:
-    title = TITLES[pytestconfig.getoption("--backend")]
-    if f"\n## {title}\n" not in PAGE.read_text(encoding="utf-8"):
+    framework = pytestconfig.getoption("--backend")
+    if f"\n## {TITLES[framework]}\n" not in PAGE.read_text(encoding="utf-8"):
         pytest.skip("the page has no section of this framework")
-    text, now = run(title, tmp_path)
+    text, now = run(framework, tmp_path)
     assert len(consoles.commands(text)) > 4
     assert now == text
 
@@ -65,5 +65,5 @@ def test_what_is_the_same() -> None:
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         with tempfile.TemporaryDirectory() as scratch:
-            before, after = run(TITLES[name], Path(scratch))
+            before, after = run(name, Path(scratch))
         PAGE.write_text(PAGE.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")

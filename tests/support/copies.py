@@ -27,14 +27,20 @@ Program = tuple[Sequence[str], Mapping[str, str]]  #: Python's arguments, and th
 
 
 def run(
-    framework: str, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    framework: str,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    python: str | Path = sys.executable,
 ) -> subprocess.CompletedProcess[str]:
     """Run ``python ARGUMENTS``; return its status and what it prints."""
-    [done] = together(framework, [(arguments, environment() if env is None else env)], cwd)
+    [done] = together(framework, [(arguments, environment() if env is None else env)], cwd, python)
     return done
 
 
-def together(framework: str, programs: Sequence[Program], cwd: Path | None = None) -> list[subprocess.CompletedProcess[str]]:
+def together(
+    framework: str, programs: Sequence[Program], cwd: Path | None = None, python: str | Path = sys.executable
+) -> list[subprocess.CompletedProcess[str]]:
     """Run programs at the same time."""
     with tempfile.TemporaryDirectory() as folder:
         pairs = [(Path(folder, f"{i}.out"), Path(folder, f"{i}.err")) for i in range(len(programs))]
@@ -42,7 +48,7 @@ def together(framework: str, programs: Sequence[Program], cwd: Path | None = Non
             {"arguments": list(arguments), "env": dict(env), "folder": str(cwd or Path.cwd()), "files": list(map(str, files))}
             for (arguments, env), files in zip(programs, pairs, strict=True)
         ]
-        statuses = _ask(_original(framework), asked)
+        statuses = _ask(_original(framework, python), asked)
         said = [[file.read_text("utf-8", "replace") for file in files] for files in pairs]
     return [subprocess.CompletedProcess([], status, *two) for status, two in zip(statuses, said, strict=True)]
 
@@ -58,9 +64,9 @@ def _ask(original: subprocess.Popen[str], asked: list[dict[str, Any]]) -> list[i
 
 
 @functools.cache
-def _original(framework: str) -> subprocess.Popen[str]:
+def _original(framework: str, python: str | Path) -> subprocess.Popen[str]:
     """Return a process that copies itself; it ends with this one."""
-    command = [sys.executable, "-P", __file__, framework]
+    command = [str(python), "-P", __file__, framework]
     env = environment(OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3", JAX_PLATFORMS="cpu")
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
     atexit.register(process.communicate)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
+import copies
 from launched import PATHS, TIME_LIMIT
 from packaging.requirements import Requirement
 
@@ -39,14 +41,21 @@ class Installed:
         """Run ``python WORDS`` in the folder."""
         return self._run([str(self.python), "-P", *words], variables)
 
-    def shell(self, line: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a line that a reader pastes into a shell, in the folder: ``python`` and ``gradclip`` are those installed here."""
-        path = os.pathsep.join((str(self.python.parent), os.environ["PATH"]))
-        return self._run(["sh", "-c", line], {"PATH": path, **variables})
+    def shell(self, framework: str, line: str, **variables: str) -> str:
+        """Return what a reader's line prints, ``python ...`` or ``gradclip ...`` and perhaps a pipe.
+
+        A copy of one process runs it, which has imported the framework here.
+        """
+        program, _, then = line.partition(" | ")
+        name, *words = shlex.split(program)
+        arguments = words if name == "python" else ["-m", name, *words]
+        done = copies.run(framework, *arguments, env=_variables(variables), cwd=self.folder, python=self.python)
+        if not then:
+            return done.stdout
+        return subprocess.run(["sh", "-c", then], input=done.stdout, capture_output=True, text=True, check=True).stdout
 
     def _run(self, command: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        hidden = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-        env = {**hidden, "COLUMNS": "80", **variables}
+        env = _variables(variables)
         return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=TIME_LIMIT, env=env)
 
     def blocks(self, text: str) -> None:
@@ -56,6 +65,11 @@ class Installed:
         code += "after = pages.run(text, 'the page', {}); assert after == text, after"
         done = self.run("-c", f"import sys; sys.path += {PATHS!r}; {code}")
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _variables(own: Mapping[str, str]) -> dict[str, str]:
+    hidden = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return {**hidden, "COLUMNS": "80", **own}
 
 
 def _closure(wanted: Requirement, seen: set[tuple[str, str]]) -> Iterator[metadata.Distribution]:
