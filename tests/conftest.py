@@ -89,7 +89,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--slow"):
         marked = [(item, mark.kwargs) for item in items for mark in item.iter_markers("slow")]
         without |= {item for item, how in marked if how.get("unless") != backend}
-        for many, same in _drawn([item for item in items if item not in without], backend).items():
+        for many, same in _drawn([item for item in items if item not in without], backend, on).items():
             without |= _left_out(same, many, on)
     if many := config.getoption("--sample"):
         without |= _left_out([item for item in items if item not in without], many, on)
@@ -97,12 +97,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in without]
 
 
-def _drawn(items: list[pytest.Item], backend: str) -> dict[int, list[pytest.Item]]:
+def _drawn(items: list[pytest.Item], backend: str, on: str) -> dict[int, list[pytest.Item]]:
     """Return the items marked ``drawn``, by how many of each function's are to run."""
     found: dict[int, list[pytest.Item]] = {}
     for item in items:
         if mark := item.get_closest_marker("drawn"):
-            found.setdefault(mark.kwargs.get(backend, mark.args[0]), []).append(item)
+            found.setdefault(mark.kwargs.get(backend, mark.kwargs.get(on, mark.args[0])), []).append(item)
     return found
 
 
