@@ -11,8 +11,8 @@ from gradclip.natives import BY_NAME, Kind, Native
 from gradclip.natives.model import Applied
 from gradclip.natives.own import BY_RULE
 from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Step
-from gradclip.source.reading import limits, own
-from gradclip.source.reading.taken import EVERY, after, clip_by, gathered, own_clip, stepped, whose
+from gradclip.source.reading import limits, own, slots
+from gradclip.source.reading.taken import EVERY, after, clip_by, gathered, stepped, whose
 from gradclip.source.reading.values import Bound, Call, Function, Gradients, Made, Table, Thing, Tuple, Value
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def updated(machine: Machine, owner: Value, of: Gradients, given: Call) -> Value
         if native is not None and native.dialect.endswith("block_rms") and result.is_update:
             continue  # Adafactor's limit of updates
         if _is_clipped(link) and sum(isinstance(x, Clip) for x in result.history) == 1:  # the program clips before it
-            step = Step(**machine.about(given.node), params=whose(result), optimizer=link.token, clip=own_clip(link))
+            step = Step(**machine.about(given.node), params=whose(result), optimizer=link.token, clip=slots.own_clip(link))
             machine.taken.append((*result.history, step))
             continue
         if native is not None and isinstance(link, Made):
