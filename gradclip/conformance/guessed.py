@@ -74,7 +74,7 @@ def likeliest(name: str, arguments: Sequence[str], framework: str = "", among: C
     def fit(operation: str) -> tuple[bool, bool, int, int]:
         native = OPERATIONS[operation]
         own = _words(native.last)
-        is_named = bool(own) and same(name, [native.last]) is not None
+        is_named = bool(own) and (same(name, [native.last]) is not None or _says(name, native.last))
         is_of = ARRAYS_OF.get(dialect_of(operation), dialect_of(operation)) == framework
         limits = len(set(native.needed) & set(arguments))
         return is_named, is_of, limits, len(said & own.union(*map(_words, native.needed)))
@@ -92,9 +92,23 @@ def _is_same(operation: str, other: str) -> bool:
     return not differences(OPERATIONS[operation].rule(), OPERATIONS[other].rule())
 
 
+def _says(name: str, native: str) -> bool:
+    """Whether a name has a native's words in another order, or its initials, as timm's names of ``adaptive_grad_clip``.
+
+    >>> [_says(name, "adaptive_grad_clip") for name in ("adaptive_clip_grad", "timm_agc", "clip_grad")]
+    [True, True, False]
+    """
+    mine, words = _all_words(name), _all_words(native)
+    return set(mine) == set(words) or "".join(word[0] for word in words) in mine
+
+
 def _words(name: str) -> set[str]:
     """The words of a name that tell something: of ``clip_by_global_norm`` and of ``ClipByGlobalNorms`` global and norm."""
-    return {word.lower().removesuffix("s") for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)} - _COMMON
+    return {*_all_words(name)} - _COMMON
+
+
+def _all_words(name: str) -> list[str]:
+    return [word.lower().removesuffix("s") for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)]
 
 
 def _defined(tree: ast.Module, name: str) -> list[str] | None:

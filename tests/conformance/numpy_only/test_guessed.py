@@ -25,6 +25,8 @@ from gradclip.core.errors import ArgumentError
         ("my_clip grads clip_norm", "tensorflow", ["tensorflow.clip_by_norm", "tensorflow.clip_by_global_norm"]),
         ("clip updates max_norm", "jax", ["optax.clip_by_global_norm"]),
         ("agc grads params clipping", "jax", ["optax.adaptive_grad_clip"]),
+        ("agc parameters clip_factor eps", "torch", ["optax.adaptive_grad_clip"]),
+        ("adaptive_clip_grad parameters clip_factor eps norm_type", "torch", ["optax.adaptive_grad_clip"]),
         ("clip grads max_delta", "", ["optax.clip"]),
         ("clip grads max_norm", "", ["torch.clip_grad_norm_", "optax.clip_by_global_norm"]),
     ],
