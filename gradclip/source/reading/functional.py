@@ -201,6 +201,8 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
         return mapped(machine, first, given.args[1:], given)
     if name.startswith("tensorflow.") and name.endswith(".gradients"):
         return _of_tape(machine, given)
+    if name in ("tensorflow.cond", "keras.ops.cond") and len(given.args) > 2 and first is not None:
+        return _branched(machine, first, given)
     if ".lax." in name and (made := _of_lax(machine, name, given)) is not None:
         return made
     grads = _among(given.args)
@@ -220,6 +222,16 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
     if called == "ravel_pytree":
         return Tuple((), items=(grads, Library(("unflatten",), name="unflatten")))
     return coefficients.operated(machine, called, given)
+
+
+def _branched(machine: Machine, test: Value, given: Call) -> Value:
+    """``tf.cond(is_last, apply, keep)``: the way decides which of its functions runs."""
+    holds = machine.conditions_if(test, machine.shown(given.node.args[0]))
+    before = len(machine.conditions)
+    machine.conditions += holds or ()
+    made = machine.apply(given.args[1 if holds is not None else 2], Call(given.node, (), {}))
+    del machine.conditions[before:]
+    return made
 
 
 def _of_lax(machine: Machine, name: str, given: Call) -> Value | None:

@@ -171,7 +171,8 @@ class _Entry:
         machine.changes.clear()
         machine.passes.append(0)
         _made_by(machine, machine.enter(target, (), given, self.function, owner))
-        if {Backward, Clip} <= {type(x) for x in machine.events} and not any(isinstance(x, Step) for x in machine.events):
+        kinds = {type(x) for x in machine.events}
+        if ({Backward, Clip} <= kinds and Step not in kinds) or (machine.sums and machine.changes):
             machine.passes[-1] = 1  # it is called for each batch, and steps in some of them
             machine.enter(target, (), given, self.function, owner)
         return None
