@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.natives import Native
 from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Reduce, Step, Unscale
-from gradclip.source.reading import coefficients, limits, transformations
+from gradclip.source.reading import coefficients, control, limits, transformations
 from gradclip.source.reading.program import last
 from gradclip.source.reading.taken import added, after, assigned, changed, clip_by, element, gathered, paired, stepped, whose
 from gradclip.source.reading.values import (
@@ -158,37 +158,6 @@ def _each(args: Sequence[Value], change: Callable[[Value], Value | None]) -> Val
     return Tuple(first.token, first.marks, items=tuple(change(x) or x if gathered(x) is not None else x for x in first.items))
 
 
-def scanned(machine: Machine, given: Call) -> Value:
-    """``jax.lax.scan(micro_batch, carry, batches)``: what its function does runs in several passes."""
-    body, carry = given.args[0], given.args[1]
-    made = _looped(machine, body, (carry, Thing(machine.fresh(given.node, "batch"))), given)
-    first = made.items[0] if isinstance(made, Tuple) and made.items else made
-    return Tuple((), items=(_again(first), Thing(machine.fresh(given.node, "outputs"))))
-
-
-def _looped(machine: Machine, body: Value, args: tuple[Value, ...], given: Call) -> Value:
-    """One pass of a loop that a library makes."""
-    machine.loops.append(id(given.node))
-    made = machine.apply(body, Call(given.node, args, {}))
-    machine.loops.pop()
-    return made
-
-
-def _again(one: Value) -> Value:
-    """What several passes of a loop make: all that happens to gradients happens again."""
-    if isinstance(one, Tuple):
-        return Tuple(one.token, one.marks, items=tuple(_again(x) for x in one.items))
-    return replace(one, history=(*one.history, *one.history)) if isinstance(one, Gradients) else one
-
-
-def _either(machine: Machine, given: Call) -> Value:
-    """``jax.lax.cond(norm > limit, scale, keep, grads)``."""
-    one, other = (machine.apply(x, Call(given.node, given.args[3:], {})) for x in given.args[1:3])
-    chosen = coefficients.chosen(machine, one, other)
-    longer = max(one, other, key=lambda x: len(x.history) if isinstance(x, Gradients) else -1)
-    return longer if chosen is None else chosen
-
-
 # ---- functions and methods -----------------------------------------------------------------------------------------------
 
 
@@ -201,9 +170,7 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
         return mapped(machine, first, given.args[1:], given)
     if name.startswith("tensorflow.") and name.endswith(".gradients"):
         return _of_tape(machine, given)
-    if name in ("tensorflow.cond", "keras.ops.cond") and len(given.args) > 2 and first is not None:
-        return _branched(machine, first, given)
-    if ".lax." in name and (made := _of_lax(machine, name, given)) is not None:
+    if (".lax." in name or name.endswith(".cond")) and (made := control.function(machine, name, given)) is not None:
         return made
     grads = _among(given.args)
     if grads is None:
@@ -222,27 +189,6 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
     if called == "ravel_pytree":
         return Tuple((), items=(grads, Library(("unflatten",), name="unflatten")))
     return coefficients.operated(machine, called, given)
-
-
-def _branched(machine: Machine, test: Value, given: Call) -> Value:
-    """``tf.cond(is_last, apply, keep)``: the way decides which of its functions runs."""
-    holds = machine.conditions_if(test, machine.shown(given.node.args[0]))
-    before = len(machine.conditions)
-    machine.conditions += holds or ()
-    made = machine.apply(given.args[1 if holds is not None else 2], Call(given.node, (), {}))
-    del machine.conditions[before:]
-    return made
-
-
-def _of_lax(machine: Machine, name: str, given: Call) -> Value | None:
-    """The result of JAX's control flow, which calls the program's functions."""
-    functions = [isinstance(x, (Function, Bound)) for x in given.args]
-    if name.endswith(".scan") and functions[:1] == [True] and len(given.args) > 1:
-        return scanned(machine, given)
-    if name.endswith(".fori_loop") and functions[2:3] == [True] and len(given.args) > 3:
-        number = Thing(machine.fresh(given.node, "number"), frozenset({"varies"}))
-        return _again(_looped(machine, given.args[2], (number, given.args[3]), given))
-    return _either(machine, given) if name.endswith(".cond") and functions[1:3] == [True, True] else None
 
 
 def _clipped(machine: Machine, of: Gradients, place: int, given: Call) -> Gradients:
