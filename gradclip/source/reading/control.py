@@ -1,4 +1,4 @@
-"""Loops and branches that a library makes of the program's functions: ``jax.lax.scan``, ``fori_loop``, ``cond``, TensorFlow's."""
+"""Loops and branches that a library makes: ``jax.lax.scan``, ``fori_loop`` and ``cond``, ``tf.cond``."""
 
 from __future__ import annotations
 
