@@ -42,8 +42,7 @@ def main() -> int:
         if not child:
             signal.alarm(TIME_LIMIT)  # it ends, too, if nobody waits for it any more
             os.environ.update(own)
-            module.main()
-            return 0
+            return module.main() or 0
         children.add(child)
     failed = 0
     while children:
