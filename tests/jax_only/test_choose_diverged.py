@@ -52,7 +52,6 @@ def through_time(weights: Weights, x: jax.Array, y: jax.Array) -> jax.Array:
 RUNS: dict[str, Parts] = {
     "too high a rate": (dense(8, 32, 1), layers, optax.sgd(0.5)),
     "momentum": (dense(8, 32, 1), layers, optax.sgd(0.1, 0.9, nesterov=True)),
-    "deep": (dense(8, 16, 16, 16, 1), layers, optax.sgd(0.3)),
     "recurrent": (recurrent, through_time, optax.sgd(0.1)),
 }
 
