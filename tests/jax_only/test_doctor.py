@@ -19,32 +19,6 @@ def test_the_end_shows_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     assert "Traceback" not in out.out + out.err
 
 
-ON_TWO_DEVICES = """
-import os
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
-import jax
-import jax.numpy as jnp
-import optax
-
-chain = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1))
-
-def step(w, state, x):
-    gradients = jax.lax.pmean(jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w), "devices")
-    updates, state = chain.update(gradients, state)
-    return optax.apply_updates(w, updates), state
-
-w, state = jax.tree.map(lambda x: jnp.stack([x, x]), (jnp.ones(4), chain.init(jnp.ones(4))))
-for k in range(200):
-    w, state = jax.pmap(step, axis_name="devices")(w, state, jax.random.normal(jax.random.key(k), (2, 8, 4)))
-"""
-
-
-@pytest.mark.parametrize("run", [1, 2])  # a device that still ran aborted three runs of ten
-def test_a_script_with_pmap_ends_in_order(run: int, tmp_path: Path) -> None:
-    told = watched.told(watched.written(tmp_path, "jax", ON_TWO_DEVICES), "--steps", "5")
-    assert (told.status, told.report["ended"], told.report["steps"]) == (0, "stopped", 5), told.report["said"]
-
-
 MADE_IN_EACH_UPDATE = """
 import optax
 import on_jax
