@@ -119,8 +119,9 @@ class RuleClip(Slot, paddle.nn.clip.ClipGradBase):
 
     def _clipped(self, chosen: Pairs, rule: Any) -> Iterator[Any]:
         """The clipped gradients of pairs."""
-        # the gradients alone take less time, where no parameter tells how its gradient should be placed
-        is_list = not self.step.needs_names and not any(versions.is_distributed(p) for p, _ in chosen)
+        # the gradients alone take less time, where no parameter tells other processes how its gradient should be placed
+        is_alone = not self.is_asked and paddle.distributed.get_world_size() == 1
+        is_list = not self.step.needs_names and (is_alone or not any(versions.is_distributed(p) for p, _ in chosen))
         if is_list:
             opened = open_([g for _, g in chosen], holders="none")
             params = None if rule.relative_to is None else [p for p, _ in chosen]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gradclip.natives import BY_NAME, KEYWORDS, Kind
@@ -67,15 +69,23 @@ def _links(made: Made) -> tuple[Value, ...]:
 
 def _is_elsewhere(around: ast.AST, name: str, made: Made) -> bool:
     """Whether a function within the code around an assignment reads the name, or a test there decides on the clip's limit."""
-    nodes = list(ast.walk(around))
-    inner = [y for x in nodes if isinstance(x, _FUNCTIONS) and x is not around for y in ast.walk(x)]
+    inner, tested = _read(around)
     limits = {x.id for x in ast.walk(made.node) if isinstance(x, ast.Name)} if made.node is not None else set[str]()
-    tested = (y for x in nodes if isinstance(x, (ast.If, ast.IfExp)) for y in ast.walk(x.test))
-    return any(_is_name(x, {name}) for x in inner) or any(_is_name(x, limits) for x in tested)
+    return name in inner or not limits.isdisjoint(tested)
 
 
-def _is_name(node: ast.AST, names: set[str]) -> bool:
-    return isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)
+@lru_cache(maxsize=64)  # a search for each clip would take time that grows with the square of their number
+def _read(around: ast.AST) -> tuple[frozenset[str], frozenset[str]]:
+    """The names that functions within some code read, and those that its tests read."""
+    nodes = list(ast.walk(around))
+    inner = (x for x in nodes if isinstance(x, _FUNCTIONS) and x is not around)
+    tests = (x.test for x in nodes if isinstance(x, (ast.If, ast.IfExp)))
+    return _names(inner), _names(tests)
+
+
+def _names(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    found = (y for x in nodes for y in ast.walk(x))
+    return frozenset(x.id for x in found if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load))
 
 
 def stepped_without(machine: Machine, owner: Value, text: str) -> None:
