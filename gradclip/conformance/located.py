@@ -1,4 +1,4 @@
-"""Finds the source of a target. The errors for a target that does not exist name what is there."""
+"""Finds the source of a target. If there is none, the error names what the file has."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from gradclip.natives import BY_DIALECT, DIALECTS, NATIVES
 from gradclip.natives.model import KNOWN_NORM, Applied, Native
 from gradclip.natives.targets import DROP_INS, drop_in
 
-__all__ = ["BY_RULE", "CODE", "alike", "by_rule", "dialect_of", "parameters_of", "reproduced"]
+__all__ = ["BY_RULE", "CODE", "alike", "by_rule", "dialect_of", "is_clipped", "parameters_of", "reproduced"]
 
 CODE = "GM002"  #: of a call that is gradclip's already
 _DIALECTS = "gradclip.dialects."
@@ -75,6 +75,11 @@ def by_rule(name: str, dialect: str = "", framework: str = "") -> Native | None:
         link="" if of is None else of.link,
         source="gradclip",
     )
+
+
+def is_clipped(name: str) -> bool:
+    """Whether it is the qualified name of ``gradclip.clipped``, or of Keras's."""
+    return BY_RULE.get(name) is Applied.OPTIMIZER
 
 
 def alike(name: str) -> tuple[Native, ...]:

@@ -36,7 +36,6 @@ _CLIPS = (
     "total_norm",
     "grad_norm",
     "tree_norm",
-    "tree.norm",
 )
 #: what bounds some elements: a minimum of a maximum, the reverse, ``g[norms > limit] *= limit / norms``
 _ELEMENTS = re.compile(

@@ -158,7 +158,7 @@ class _Chains:
         return all(id(x) in known for x in jax.tree.leaves(updates))
 
     def clipped(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """``gradclip.clipped``: its clip comes before the links of what it wraps."""
+        """``gradclip.clipped``, which clips first and then runs the links that it wraps."""
 
         def made(inner: Any, *args: Any) -> Any:
             return self._whole(original(self._part_of(inner), *args), place("optax"))

@@ -128,7 +128,7 @@ class File:
 
     @cached_property
     def counters(self) -> frozenset[str]:
-        """The last names of what the source sets to 0 more than once: a count of passes begins anew."""
+        """The names that the source sets to 0 more than once. Each may count passes, and begin again after a step."""
         found = Counter(re.findall(r"(\w+) = 0$", self.text, re.MULTILINE))
         return frozenset(name for name, count in found.items() if count > 1)
 

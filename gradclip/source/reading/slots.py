@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gradclip.natives import BY_NAME, KEYWORDS, Kind
+from gradclip.natives.own import is_clipped
 from gradclip.rounds import NO_PARAMS, Clip, Params, Step
 from gradclip.source.reading.values import Constant, Elements, Instance, Made, Tuple, Value
 
@@ -28,17 +29,14 @@ def is_object(made: Made) -> bool:
 
 def clips(optimizer: Made) -> bool:
     """Whether an optimizer has a clip of its own."""
-    if optimizer.name.startswith("gradclip") and optimizer.name.endswith("clipped"):
-        return True
-    slot = optimizer.given.get("grad_clip")
-    return isinstance(slot, Made)
+    return is_clipped(optimizer.name) or isinstance(optimizer.given.get("grad_clip"), Made)
 
 
 def own_clip(owner: Value | None) -> str:
     """The clip that an optimizer of Keras has itself, as it is shown; "" if it has none."""
     if not isinstance(owner, Made):
         return ""
-    if owner.name.startswith("gradclip") and owner.name.endswith("clipped"):
+    if is_clipped(owner.name):
         return owner.text
     keywords = [native.keyword for native in KEYWORDS.get(owner.name, ())]
     on = [x for x in keywords if x in owner.given and not is_off(owner.given[x])]

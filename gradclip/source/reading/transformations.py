@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.natives import BY_NAME, Kind, Native
-from gradclip.natives.model import Applied
-from gradclip.natives.own import BY_RULE
+from gradclip.natives.own import BY_RULE, is_clipped
 from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Step
 from gradclip.source.reading import limits, own, slots
 from gradclip.source.reading.taken import EVERY, after, clip_by, gathered, stepped, whose
@@ -55,7 +54,7 @@ def _clip(machine: Machine, native: Native, link: Made, of: Gradients, given: Ca
 
 def _is_clipped(link: Value) -> bool:
     """Whether ``gradclip.clipped`` made it."""
-    return isinstance(link, Made) and BY_RULE.get(link.name) is Applied.OPTIMIZER
+    return isinstance(link, Made) and is_clipped(link.name)
 
 
 def _made_by(link: Made) -> Call:

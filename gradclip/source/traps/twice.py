@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from gradclip.natives import KEYWORDS, Kind
+from gradclip.natives.own import is_clipped
 from gradclip.source.bind import keyword, number
 from gradclip.source.found import ApiCall, Context, Finding
 from gradclip.source.objects import APPLIES, maker
@@ -33,7 +34,7 @@ def _with_keyword(found: ApiCall) -> Finding | None:
     if made is None:
         return None
     name = context.resolver.name(made.func)
-    if name.startswith("gradclip.") and name.endswith("clipped"):
+    if is_clipped(name):
         return Finding("GM120", f"{context.source.shown(made)} clips too, and this clip comes before it.", _ADVICE)
     apis = KEYWORDS.get(name, ())
     for argument in made.args:
