@@ -66,12 +66,13 @@ def start(recorder: Recorder) -> None:
     finder: Any = _Finder(recorder.guard, loaded)
     sys.meta_path.insert(0, finder)
     recorder.undo(lambda: sys.meta_path.remove(finder))
-    recorder.replace(threading, "excepthook", _silent)
+    if getattr(threading.excepthook, "func", None) is not _silent:
+        threading.excepthook = functools.partial(_silent, threading.excepthook)  # it stays: a thread may end after the watch
     for name in WATCHES:
         if name in sys.modules:
             loaded(name)
 
 
-def _silent(original: Callable[..., Any]) -> Callable[..., Any]:
+def _silent(original: Callable[..., Any], thrown: Any) -> Any:
     """A thread that the doctor ends shows no traceback."""
-    return lambda thrown: None if isinstance(thrown.exc_value, EnoughSteps) else original(thrown)
+    return None if isinstance(thrown.exc_value, EnoughSteps) else original(thrown)
