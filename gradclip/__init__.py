@@ -23,8 +23,9 @@ from gradclip.dropins.tensorflow import clip_by_global_norm, clip_by_norm, clip_
 from gradclip.dropins.torch import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from gradclip.limits import Adaptive
 from gradclip.steps.advice import choose
+from gradclip.steps.clipped import clipped
 from gradclip.steps.monitor import Monitor, observed
-from gradclip.steps.step import Step, clipped
+from gradclip.steps.step import Step
 
 __version__ = "0.1.0"
 

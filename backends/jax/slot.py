@@ -17,10 +17,9 @@ from gradclip.backends.jax.versions import init_empty_state
 from gradclip.core.clip import clip
 from gradclip.core.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.core.groups import NO_RULE, Rules, check_groups, exchanged
-from gradclip.core.mistakes import clips_already
-from gradclip.core.policies import cannot_skip, too_many
 from gradclip.core.versions import check_version
 from gradclip.steps.monitor import Monitor
+from gradclip.steps.refusals import cannot_skip, clips_already, too_many
 from gradclip.steps.step import Step
 
 if TYPE_CHECKING:

@@ -20,13 +20,12 @@ from gradclip.backends.keras.slot.skipping import Skipping
 from gradclip.backends.keras.slot.state import Record, State, read
 from gradclip.core.errors import ArgumentError, ArgumentTypeError, GradclipWarning, shown
 from gradclip.core.groups import Rules, check_groups
-from gradclip.core.mistakes import not_an_optimizer
-from gradclip.core.policies import check_patience
 from gradclip.core.result import ClipResult
 from gradclip.core.rule import Rule
 from gradclip.core.versions import check_version
 from gradclip.limits import Adaptive
 from gradclip.steps.monitor import Monitor
+from gradclip.steps.refusals import check_patience, not_an_optimizer
 from gradclip.steps.step import Step
 
 __all__ = ["MonitorLog", "clipped"]

@@ -7,17 +7,15 @@ from types import ModuleType
 from typing import Any
 
 from gradclip.core.backend import Backend
-from gradclip.core.errors import ArgumentError, ArgumentTypeError, NotWritableError, TensorTypeError, shown, with_article
+from gradclip.core.errors import ArgumentTypeError, NotWritableError, TensorTypeError, shown, with_article
 from gradclip.core.rule import Rule
 
 __all__ = [
     "advice",
-    "clips_already",
     "has_no_length",
     "is_keras_variable",
     "keras_variable",
     "not_a_rule",
-    "not_an_optimizer",
     "on_look_up",
     "refuse_states",
     "symbolic",
@@ -252,29 +250,6 @@ def not_a_rule(given: object, what: str = "rule must be a gradclip.Rule.") -> Ar
         hint = f"{'call it' if _is_of_dialect(given) else 'the rule that does the same'}: {native}."
     else:
         hint = f"a dialect's function returns one: {_EXAMPLE}. gradclip.Group(rule, 'encoder.*') is for some gradients."
-    return ArgumentTypeError(what, received, hint)
-
-
-def clips_already(received: str, hint: str = "clip it once, by groups if there are several rules.") -> ArgumentError:
-    """The error for an optimizer that has a clip."""
-    return ArgumentError("This optimizer clips already.", received, hint)
-
-
-def not_an_optimizer(given: object) -> ArgumentTypeError:
-    """The error for something else in the place of an optimizer, with the line to write."""
-    received = f"optimizer={shown(given)}"
-    first = given[0] if isinstance(given, (list, tuple)) and given else given
-    if isinstance(first, Rule) or type(first).__module__ == "gradclip.core.groups":
-        received = f"optimizer={first}" if isinstance(first, Rule) else "optimizer=a gradclip.Group"
-        return ArgumentTypeError("The optimizer comes first.", received, "gradclip.clipped(optimizer, rule).")
-    if isinstance(given, str):
-        what, hint = "A name is not an optimizer.", f"gradclip.clipped(keras.optimizers.get({given!r}), rule)."
-    elif isinstance(given, type) or (callable(given) and not hasattr(given, "parameters")):
-        what, name = "This is not an optimizer: it makes one.", getattr(given, "__name__", type(given).__name__)
-        hint = f"call it: gradclip.clipped({name}(...), rule)."
-    else:
-        what = "An optimizer of PyTorch, Keras, Paddle or optax is needed."
-        hint = "gradclip.clipped(torch.optim.AdamW(model.parameters()), rule); gradclip.clip clips gradients."
     return ArgumentTypeError(what, received, hint)
 
 

@@ -13,14 +13,13 @@ from typing import Any
 from gradclip.core import scale
 from gradclip.core.backend import Backend
 from gradclip.core.dtypes import LARGEST
-from gradclip.core.errors import ArgumentError, shown
 from gradclip.core.gradients import Gradients
 from gradclip.core.groups import Clip
 from gradclip.core.lane import Into
 from gradclip.core.registry import as_float, find
 from gradclip.core.rule import EXAMPLE, Rule, follows_run
 
-__all__ = ["cannot_skip", "check_patience", "of_finite_examples", "skip", "too_many", "zeroed"]
+__all__ = ["of_finite_examples", "skip", "zeroed"]
 
 
 def skip(backend: Backend, rules: Sequence[Rule], norms: Sequence[Any]) -> Any:
@@ -138,28 +137,3 @@ def _not_finite(backend: Backend, norms: Sequence[Any]) -> Any:
             first = bad if isinstance(total, int) else total
             total = backend.asarray(total, "float32", first) + backend.asarray(backend.sum(bad, None), "float32", first)
     return total if isinstance(total, int) else backend.cast(total, "int32")
-
-
-# ---- in a slot -------------------------------------------------------------------------------------------------------------
-
-
-def check_patience(patience: object) -> None:
-    """Refuse anything but a number of steps."""
-    if not isinstance(patience, (int, float)) or isinstance(patience, bool) or not patience >= 0:
-        raise ArgumentError("patience must be a number from 0 on.", f"patience={shown(patience)}")
-
-
-def too_many(patience: float, rule: Any, norm: Any) -> ArgumentError:
-    """The error for more skipped steps in a row than the patience of a slot."""
-    what, received = f"More than {patience:g} steps in a row were skipped.", f"rule={rule}"
-    hint = "patience=math.inf never stops; a larger skip_above skips fewer."
-    return ArgumentError(what, received if norm is None else f"norm={norm}, {received}", hint)
-
-
-_IN_LOOP = "skip in your loop: result = gradclip.clip_(grads, rule), and no step if result.skip."
-
-
-def cannot_skip(rule: Rule, what: str, hint: str = _IN_LOOP) -> ArgumentError:
-    """The error for a rule that skips steps, where no step can be skipped."""
-    received = f"rule={rule}, skip_above={rule.skip_above!r}, if_nonfinite={rule.if_nonfinite!r}"
-    return ArgumentError(what, received, hint)

@@ -8,11 +8,11 @@ from typing import Any
 
 from gradclip.core.errors import ArgumentError, GradclipWarning, message
 from gradclip.core.groups import Rules, check_groups
-from gradclip.core.policies import too_many
 from gradclip.core.result import ClipResult
 from gradclip.core.sharding import check_reduce
 from gradclip.limits import Adaptive, numbers
 from gradclip.steps.monitor import Monitor
+from gradclip.steps.refusals import too_many
 from gradclip.steps.step import Step, counted, plain_state
 
 __all__ = ["NAME", "Slot", "Variables"]

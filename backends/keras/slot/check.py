@@ -8,9 +8,9 @@ import keras
 
 from gradclip.backends.keras import versions
 from gradclip.core.errors import ArgumentError, ArgumentTypeError, GradclipError, shown
-from gradclip.core.mistakes import clips_already
 from gradclip.core.rule import GLOBAL, TENSOR, Rule
 from gradclip.limits import Adaptive
+from gradclip.steps.refusals import clips_already
 from gradclip.steps.step import Step
 
 __all__ = ["check_alone", "check_optimizer", "check_replicas", "check_rules", "has_strategy"]

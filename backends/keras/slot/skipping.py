@@ -11,8 +11,8 @@ from gradclip.backends.keras import versions
 from gradclip.backends.keras.slot.check import check_replicas, has_strategy
 from gradclip.backends.keras.slot.state import Record, State, read
 from gradclip.core.groups import Rules
-from gradclip.core.policies import too_many
 from gradclip.core.registry import find
+from gradclip.steps.refusals import too_many
 
 __all__ = ["Skipping"]
 

@@ -16,9 +16,9 @@ from gradclip.core.engine import Options, run
 from gradclip.core.errors import ArgumentError, shown
 from gradclip.core.gradients import open_
 from gradclip.core.groups import NO_RULE, Rules, Shards, check_groups
-from gradclip.core.policies import cannot_skip
 from gradclip.core.result import last
 from gradclip.core.rule import GLOBAL
+from gradclip.steps.refusals import cannot_skip
 from gradclip.steps.slot import Slot
 from gradclip.steps.step import Step
 

@@ -10,8 +10,7 @@ import paddle
 from gradclip.backends.paddle import versions
 from gradclip.backends.paddle.slot import RuleClip
 from gradclip.core.errors import ArgumentError
-from gradclip.core.mistakes import clips_already, not_an_optimizer
-from gradclip.core.policies import cannot_skip
+from gradclip.steps.refusals import cannot_skip, clips_already, not_an_optimizer
 from gradclip.steps.slot import NAME
 from gradclip.steps.step import Step
 

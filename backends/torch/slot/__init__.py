@@ -20,9 +20,9 @@ from gradclip.core.engine import Options, run
 from gradclip.core.errors import ArgumentError, DTypeError, page
 from gradclip.core.gradients import Gradients, open_
 from gradclip.core.groups import NO_RULE, Rules, Shards, check_groups
-from gradclip.core.policies import check_patience
 from gradclip.core.result import Outcome, last
 from gradclip.core.rule import GLOBAL, Rule
+from gradclip.steps.refusals import check_patience
 from gradclip.steps.slot import Slot
 from gradclip.steps.step import Step
 

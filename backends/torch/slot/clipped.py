@@ -10,7 +10,7 @@ import torch
 
 from gradclip.backends.torch import versions
 from gradclip.backends.torch.slot import StepPreHook
-from gradclip.core.mistakes import clips_already, not_an_optimizer
+from gradclip.steps.refusals import clips_already, not_an_optimizer
 from gradclip.steps.slot import NAME
 from gradclip.steps.step import Step
 
