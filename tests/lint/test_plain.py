@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from launched import TIME_LIMIT
 from training_programs import PROGRAMS, Program
 
 from gradclip.lint import plain
@@ -30,7 +31,7 @@ LATE = "loss.backward()\noptimizer.step()\ntorch.nn.utils.clip_grad_norm_(model.
 
 def alone(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-c", ALONE, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=TIME_LIMIT)
 
 
 def test_it_finds_what_a_step_shows_and_says_what_it_leaves_out(tmp_path: Path) -> None:

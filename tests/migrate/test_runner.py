@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from launched import TIME_LIMIT
 from migrate import stand_in
 
 from gradclip.migrate.output import TextReport
@@ -301,7 +302,7 @@ def test_a_name_with_control_characters_is_harmless_and_can_be_applied(tmp_path:
         report.file(result)
         assert not re.search("[\x1b\u202e]", stream.getvalue())
         assert "a\\x1b[31m\\n\\u202eb.py:1:1" in stream.getvalue()
-        subprocess.run(["git", "apply", "-"], input=result.diff, text=True, check=True, timeout=60)
+        subprocess.run(["git", "apply", "-"], input=result.diff, text=True, check=True, timeout=TIME_LIMIT)
         assert (tmp_path / name).read_text(encoding="utf-8") == "new\n"
     finally:
         os.chdir(before)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launched import environment
+from launched import TIME_LIMIT, environment
 from migrate import stand_in
 
 import gradclip
@@ -114,7 +114,7 @@ import os, time
 
 def migrate_source(source, options):
     os.write(2, f"{os.getpid()}\\n".encode())  # whole lines: print may write the end of a line by itself
-    time.sleep(60)
+    time.sleep(3600)
 """
 SCRIPT = """
 import sys
@@ -141,5 +141,5 @@ def test_the_processes_end_with_their_parent(end: str, tmp_path: Path) -> None:
         both = {int(process.stderr.readline()) for _ in range(2)}
         assert len(both - {process.pid}) == 2
         getattr(process, end)()
-        process.communicate(timeout=30)  # the pipe closes when the last process with it has ended
+        process.communicate(timeout=TIME_LIMIT)  # the pipe closes when the last process with it has ended
     assert process.returncode

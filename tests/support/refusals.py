@@ -11,7 +11,7 @@ from gradclip.commands.cli import main
 
 def refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Check that a command ends with 2, soon, and says one short error and nothing else."""
-    begun = time.monotonic()
+    begun = time.process_time()  # a busy machine does not lengthen it
     try:
         status = main(arguments)
     except SystemExit as ended:  # argparse's way
@@ -21,4 +21,4 @@ def refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str])
     assert said in err
     assert "Traceback" not in err
     assert len(err) < 12_000  # the usage of a command, and a line
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10

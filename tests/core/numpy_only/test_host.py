@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from frameworks.numpy import framework
+from launched import TIME_LIMIT
 
 import gradclip
 from gradclip.backends.host import arrays, kernels, threads
@@ -70,11 +71,11 @@ def test_new_memory_begins_at_a_multiple_of_64_bytes(shape: tuple[int, ...], dty
 
 
 def in_a_process(*lines: str, **variables: str) -> str:
-    """Return the output of code that must end within two minutes and write nothing to standard error."""
+    """Return the output of code that must end and write nothing to standard error."""
     # without coverage: its tracer takes a lock in Python, and an interrupt leaves that locked
     unmeasured = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     command, environment = [sys.executable, "-P", "-c", "\n".join(lines)], {**unmeasured, **variables}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, check=False, env=environment)
     assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout
 

@@ -66,7 +66,7 @@ def test_a_process_that_dies() -> None:
         found = json.loads(path.read_text("utf-8"))
     assert found["told"].startswith("RuntimeError: ")
     assert "gloo" in found["told"]
-    assert found["took"] < 30
+    assert found["took"] < TIME_LIMIT / 4
     assert found["gradient"] == [30.0, 40.0]
 
 

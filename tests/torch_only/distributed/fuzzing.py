@@ -32,7 +32,7 @@ from gradclip.dialects import torch as dialect
 
 torch.compiler.reset()  # imports what torch imports late: once, before the processes are forked
 
-HANGS = 20  #: seconds after which ranks that wait for each other hang
+HANGS = 120  #: seconds after which ranks that wait for each other hang
 WORDS = {"P": Partial(), "A": Partial("avg"), "R": Replicate(), "S0": Shard(0), "S1": Shard(1)}
 LIMIT = 0.5
 

@@ -83,7 +83,7 @@ def test_a_process_that_does_not_come(case: str, text: str) -> None:
     found = alone()[case]
     assert found["error"] == "RuntimeError"
     assert text in found["text"]
-    assert found["took"] < dying.TIMEOUT + 10, "it took much longer than the timeout"
+    assert found["took"] < TIME_LIMIT / 4, "it took much longer than the timeout, also of a busy machine"
     assert found["grad"] == [30.0, 40.0, 0.0]
 
 
