@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import jax
+import launched
 import pytest
 import watched
+import xla_flags
 
 from gradclip.commands import cli
 
@@ -17,6 +21,42 @@ def test_the_end_shows_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     assert status == 0
     assert "3 steps, 3 clips, 0 findings" in out.out
     assert "Traceback" not in out.out + out.err
+
+
+ON_TWO_DEVICES = """
+import itertools
+import jax
+import jax.numpy as jnp
+import optax
+
+chain = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1))
+
+def step(w, state, x):
+    gradients = jax.lax.pmean(jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w), "devices")
+    updates, state = chain.update(gradients, state)
+    return optax.apply_updates(w, updates), state
+
+w, state = jax.tree.map(lambda x: jnp.stack([x, x]), (jnp.ones(4), chain.init(jnp.ones(4))))
+for k in NUMBERS:
+    w, state = jax.pmap(step, axis_name="devices")(w, state, jax.random.normal(jax.random.key(k), (2, 8, 4)))
+"""
+
+
+# a device calls back some steps later: only a script without an end is stopped in each run
+@pytest.mark.parametrize(("numbers", "how", "count"), [("itertools.count()", "stopped", 20), ("range(7)", "ended", 7)])
+def test_a_script_with_pmap(numbers: str, how: str, count: int, tmp_path: Path) -> None:
+    """A step on two devices is one. A device that still ran when the script was stopped aborted three runs of ten.
+
+    In a process of its own: XLA has read its options here, and has one device.
+    """
+    path = watched.written(tmp_path, "jax", ON_TWO_DEVICES.replace("NUMBERS", numbers))
+    options = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": xla_flags.of_devices(2)}
+    done = launched.start("gradclip", "doctor", str(path), "--steps", "20", "--json", **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    if how == "ended" and jax.__version_info__ < (0, 10):
+        count *= 2  # as docs/versions.md says
+    assert (told["ended"], told["steps"]) == (how, count), told
 
 
 MADE_IN_EACH_UPDATE = """

@@ -159,7 +159,7 @@ def test_any_object_with_init_and_update(tmp_path: Path) -> None:
         assert cli.main(["doctor", str(path), "--steps", "99", "--json"]) in (0, 1)
     report: dict[str, Any] = json.loads(out.getvalue())
     assert (report["ended"], report["fault"]) == ("ended", None), watched.getvalue()
-    assert len(_final(alone.getvalue())) > 60
+    assert len(_final(alone.getvalue())) >= 60  # so many with the oldest optax
     assert _final(watched.getvalue()) == _final(alone.getvalue())
     assert report["steps"] == 3 * (len(_final(alone.getvalue())) - 1)
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import optax
 
 from gradclip.backends.jax import slot
+from gradclip.backends.jax.versions import manual_axes
 from gradclip.backends.jax.watch.links import CLIPS, OPTIMIZERS, Link, Seen, of_request, of_rule, record
 from gradclip.core.rule import GLOBAL, VALUE
 from gradclip.doctor.events import Unwatched
@@ -276,15 +277,22 @@ class _Chains:
         if any(link is _UNKNOWN for link, _ in links):
             _unwatched(recorder, "a link of the chain that gradclip does not know, and which may clip", where)
 
-        def report(values: Any) -> None:
-            if recorder.done < recorder.steps:
+        def report(values: Any, device: Any) -> None:
+            if device == 0 and recorder.done < recorder.steps:
                 try:
                     record(recorder, links, [(float(x), float(y)) for x, y in values], where, key)
                 except EnoughSteps:
                     _set_quiet(recorder)
                     recorder.interrupt()  # an exception here would be XLA's
 
-        jax.debug.callback(recorder.guard.beside(report), jnp.asarray([(one.before, one.after) for one in seen]))
+        norms = jnp.asarray([(one.before, one.after) for one in seen])
+        jax.debug.callback(recorder.guard.beside(report), norms, _device())
+
+
+def _device() -> Any:
+    """The number of the device, in ``pmap`` and ``shard_map``: each device calls back, and all take the same step."""
+    axes = tuple(manual_axes())
+    return jax.lax.axis_index(axes) if axes and jax.process_count() == 1 else 0
 
 
 def _is_link(x: Any) -> bool:
