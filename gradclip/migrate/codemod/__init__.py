@@ -18,6 +18,7 @@ from gradclip.migrate.codemod.unused import removed
 from gradclip.natives import Kind
 from gradclip.source.byhand.clamps import ByValue
 from gradclip.source.byhand.norms import ByNorm
+from gradclip.source.codes import RULES
 from gradclip.source.found import ApiCall, Context, Decision, Finding, manual
 from gradclip.source.model import Migrated, Options, Site, Verdict
 from gradclip.source.sites import decided, read, site
@@ -60,14 +61,14 @@ def _migrated(context: Context) -> Migrated:
 
 def _decide(found: ApiCall | ByValue | ByNorm) -> list[Decision]:
     if isinstance(found, ApiCall):
-        made: Decision = applied(found)
+        decisions = applied(found)
     else:
         rewrite = byvalue.rewritten(found) if isinstance(found, ByValue) else bynorm.rewritten(found)
-        made = rewrite or manual(found.node, found.finding)
-    own = found.context.options.about.own
+        decisions = [rewrite or manual(found.node, found.finding)]
+    made, own = decisions[0], found.context.options.about.own
     if own and isinstance(made, Rewrite) and any("gradclip" in need.statement for need in made.needs):
         return [manual(made.node, _shadowed(own), made.api)]
-    return [made]
+    return decisions
 
 
 def _shadowed(own: str) -> Finding:
@@ -76,7 +77,7 @@ def _shadowed(own: str) -> Finding:
 
 
 def _apart(decisions: Sequence[Decision], source: Source) -> list[Decision]:
-    """Drop a decision that lies within the text that the rewrite of a clip by norm replaces."""
+    """Drop a decision that lies within the text that the rewrite of a clip by norm replaces, but no mistake of its step."""
     whole = [one for one in decisions if isinstance(one, Rewrite) and one.code == "GM402"]
     replaced = sorted(((edit.start, edit.end, one) for one in whole for edit in one.edits), key=lambda span: span[0])
 
@@ -85,7 +86,7 @@ def _apart(decisions: Sequence[Decision], source: Source) -> list[Decision]:
         number = bisect.bisect_right(replaced, at, key=lambda span: span[0]) - 1
         return number >= 0 and at < replaced[number][1] and replaced[number][2] is not decision
 
-    return [decision for decision in decisions if not is_replaced(decision)]
+    return [decision for decision in decisions if decision.code in RULES or not is_replaced(decision)]
 
 
 def _site(decision: Decision, source: Source) -> Site:

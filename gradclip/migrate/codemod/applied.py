@@ -14,13 +14,22 @@ from gradclip.source.codes import CODES
 from gradclip.source.found import ApiCall, Decision, Finding, family, manual, unchanged
 from gradclip.source.sites.calls import look_alike, only_measures
 from gradclip.source.source import Edit
-from gradclip.source.traps import OF_THE_NATIVE, steps
+from gradclip.source.traps import OF_THE_NATIVE, OF_THE_STEP, steps
 
 __all__ = ["applied"]
 
 
-def applied(found: ApiCall) -> Decision:
-    """Decide on a call of one function with its arguments bound: a look-alike, a trap, a crossing, or a rewrite."""
+def applied(found: ApiCall) -> list[Decision]:
+    """Decide on a call of one function with its arguments bound; a rewrite does not hide what is wrong in the call's step."""
+    made = _applied(found)
+    if not isinstance(made, Rewrite) or found.context.options.to == family(found.api.framework):
+        return [made]
+    wrong = {one.code: one for one in (*(check(found) for check in OF_THE_STEP), *steps.findings(found)) if one is not None}
+    return [made, *(manual(found.call, one, found.api) for one in wrong.values() if _counts(one, found))]
+
+
+def _applied(found: ApiCall) -> Decision:
+    """The decision: a look-alike, a trap, a crossing, or a rewrite."""
     api, options = found.api, found.context.options
     if found.is_own:
         return unchanged(found.call, "GM002", api=api)
@@ -43,18 +52,18 @@ def applied(found: ApiCall) -> Decision:
     cannot = legacy.check(found)
     if cannot is not None and _counts(cannot, found):
         return manual(found.call, cannot, api)
-    findings = [finding for check in checks if (finding := check(found)) is not None and _counts(finding, found)]
-    stopping = [finding for finding in findings if not (finding.changes and options.allow_semantic_change)]
-    if stopping:
-        return manual(found.call, stopping[0], api)
-    if target is None or target.by_hand:
-        return manual(found.call, no_rewrite(found), api)
+    by_check = {check: one for check in checks if (one := check(found)) is not None and _counts(one, found)}
+    stopping = {check: one for check, one in by_check.items() if not (one.changes and options.allow_semantic_change)}
+    first = next(iter(stopping.values()), None)
+    if target is None or target.by_hand or any(check not in OF_THE_STEP for check in stopping):
+        return manual(found.call, first or no_rewrite(found), api)
+    findings = [one for check, one in by_check.items() if check not in OF_THE_STEP]
     made = rewritten(found, target)
     if isinstance(made, Finding):
-        return manual(found.call, made, api)
+        return manual(found.call, first or made, api)
     without = lacks(found)
     if without and options.strict:
-        return manual(found.call, no_native(found, without), api)
+        return manual(found.call, first or no_native(found, without), api)
     return replace(_commented(made, findings, found), lacks=without)
 
 

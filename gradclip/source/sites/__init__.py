@@ -19,7 +19,7 @@ from gradclip.source.codes import wanted
 from gradclip.source.found import ApiCall, Context, Decision, manual
 from gradclip.source.gradients import Gradients
 from gradclip.source.hidden import may_clip, names_clip
-from gradclip.source.model import Migrated, Options, Site, SourceError
+from gradclip.source.model import Migrated, Options, Site, SourceError, Verdict
 from gradclip.source.resolve import Resolver
 from gradclip.source.settings import KEYS
 from gradclip.source.sites import calls, configuration, libraries, mentions, own
@@ -106,7 +106,7 @@ def decided(
     named = {one.node for one in mistakes}
     for found in places:
         decisions = [found] if isinstance(found, Decision) else decide(found)
-        mistakes += [one for one in decisions if one.node not in named]
+        mistakes += [one for one in decisions if one.node not in named or one.outcome is Verdict.REWRITTEN]
     mistakes += likely.named(context, mistakes)
     chosen = [one for one in mistakes if wanted(context.options, one.code, *([one.api.code] if one.api is not None else ()))]
     kept = _outermost(chosen, context.source)

@@ -18,12 +18,13 @@ from gradclip.source.traps import (
     results,
     shards,
     shared,
+    steps,
     trainers,
     twice,
     unused,
 )
 
-__all__ = ["MISTAKES", "OF_THE_NATIVE", "PLACES", "Check"]
+__all__ = ["MISTAKES", "OF_THE_NATIVE", "OF_THE_STEP", "PLACES", "Check"]
 
 Check = Callable[[ApiCall], Finding | None]
 
@@ -46,6 +47,8 @@ MISTAKES: tuple[Check, ...] = (
     shards.check,
     shared.check,
 )
+#: what is wrong around a call, between it and the rest of the step: a rewrite of the call keeps it as it is
+OF_THE_STEP: tuple[Check, ...] = (twice.check, steps.check)
 #: mistakes in other places than a call of the table: the finding at each place
 PLACES: tuple[Callable[[Context], Iterator[tuple[cst.CSTNode, Finding]]], ...] = (
     trainers.ignored,

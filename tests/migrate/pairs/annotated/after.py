@@ -1,4 +1,4 @@
-import torch
+import gradclip
 from torch.nn.utils import clip_grad_norm_
 
 def step(model, optimizer):
@@ -6,11 +6,11 @@ def step(model, optimizer):
         # gradclip: MANUAL GM114 A comment that is here already.
         clip_grad_norm_(model.parameters(), 0)
     # gradclip: MANUAL GM108 `optimizer.step()` takes the gradients before they are clipped.
-    optimizer.step(); clip_grad_norm_(
+    optimizer.step(); gradclip.clip_grad_norm_(
         model.parameters(), 1.0)
     # gradclip: MANUAL GM114 `max_norm=-1` is -1, which gradclip refuses.
     # gradclip: MANUAL GM203 It is called with * or **, so that its arguments cannot be read here.
     if optimizer: clip_grad_norm_(model.parameters(), -1)
     elif clip_grad_norm_(model.parameters(), *model):
         # gradclip: MANUAL GM108 `optimizer.step()` takes the gradients before they are clipped.
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, 2.0, False, None)
+        gradclip.clip_grad_norm_(model.parameters(), 1.0, 2.0, False, None)

@@ -1,20 +1,20 @@
 import gradclip
 import torch
 import torch.distributed as dist
-from torch.nn.utils import clip_grad_norm_, get_total_norm
+from torch.nn.utils import get_total_norm
 
 
 def each(model, optimizer, loss):
     loss.backward()
     for p in model.parameters():
-        clip_grad_norm_(p, 1.0)
+        gradclip.clip_grad_norm_(p, 1.0)
     optimizer.step()
 
 
 def some_processes(model, optimizer, loss):
     loss.backward()
     if dist.get_rank() == 0:
-        clip_grad_norm_(model.parameters(), 1.0)
+        gradclip.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
 
 
@@ -23,7 +23,7 @@ def some_steps(model, optimizer, losses):
         optimizer.zero_grad()
         loss.backward()
         if i % 4 == 3:
-            clip_grad_norm_(model.parameters(), 1.0)
+            gradclip.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
 
@@ -34,7 +34,7 @@ def closure(model, optimizer, loss):
         return loss
 
     evaluate()
-    clip_grad_norm_(model.parameters(), 1.0)
+    gradclip.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step(evaluate)
 
 
@@ -58,5 +58,5 @@ def off(parser, model, optimizer, loss):
     parser.add_argument("--clip", type=float, default=0.0)
     args = parser.parse_args()
     loss.backward()
-    clip_grad_norm_(model.parameters(), args.clip)
+    gradclip.clip_grad_norm_(model.parameters(), args.clip)
     optimizer.step()

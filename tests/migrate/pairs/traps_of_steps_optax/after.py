@@ -6,7 +6,9 @@ from gradclip.dialects import optax as optax_rules
 body = optax.chain(gradient_transformation(
     optax_rules.clip_by_global_norm(1.0)
 ), optax.adam(0.1))
-head = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1))
+head = optax.chain(gradient_transformation(
+    optax_rules.clip_by_global_norm(1.0)
+), optax.sgd(0.1))
 tx = optax.multi_transform({"body": body, "head": head}, labels)
 
 

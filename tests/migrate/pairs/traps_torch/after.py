@@ -13,7 +13,7 @@ def iterator(model, optimizer, batches):
 
 def scaled(model, optimizer, scaler, loss, args):
     scaler.scale(loss).backward()
-    clip_grad_norm_(model.parameters(), args.clip)
+    gradclip.clip_grad_norm_(model.parameters(), args.clip)
     scaler.step(optimizer)
 
 
@@ -27,7 +27,7 @@ def unscaled(model, optimizer, scaler, loss, args):
 def late(model, optimizer, loss):
     loss.backward()
     optimizer.step()
-    clip_grad_norm_(model.parameters(), 1.0)
+    gradclip.clip_grad_norm_(model.parameters(), 1.0)
 
 
 def named(model, args):
