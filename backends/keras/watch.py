@@ -14,7 +14,7 @@ from gradclip.doctor.by_hand import ByHand
 from gradclip.doctor.functional import Functional
 from gradclip.doctor.places import place
 from gradclip.doctor.recorder import Recorder
-from gradclip.doctor.watch import Request
+from gradclip.doctor.request import Request
 
 __all__ = ["KerasWatch", "start"]
 

@@ -16,7 +16,8 @@ from gradclip.backends.paddle.slot.clipped import Clipping
 from gradclip.doctor.events import Ids, Unwatched
 from gradclip.doctor.places import NOWHERE, Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
-from gradclip.doctor.watch import Request, Watch
+from gradclip.doctor.request import Request
+from gradclip.doctor.watch import Watch
 
 __all__ = ["PaddleWatch", "start"]
 

@@ -17,7 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from gradclip.backends.tensorflow import versions
-from gradclip.backends.tensorflow.lanes import TensorFlowReference, is_accelerator, is_few, joined, parted, threads
+from gradclip.backends.tensorflow.lanes import TINY, TensorFlowReference, is_accelerator, is_few, joined, parted, threads
+from gradclip.backends.tensorflow.xla import by_bits, divided, plain
 from gradclip.core.backend import Backend, Tensor
 from gradclip.core.dtypes import WIDE, promote
 from gradclip.core.lane import Into, Lane
@@ -29,8 +30,6 @@ Norm = Callable[[Sequence[Tensor]], Tensor]
 
 _NARROW = tuple(map(tf.as_dtype, NARROW))
 _ROW = 512  # elements of a float32 sum: at most 3 ulp off, where 4096 elements are 7 ulp off
-_LANES = (16, 64)  # for XLA, which adds up one by one: parallel sums, and the elements of each
-_TINY = 1 << 12  # elements up to which a copy costs less than an operation
 _FEW = 1 << 14  # elements up to which a select costs less than a branch
 _COUNT, _ALL = 8, 1 << 17  # tensors, and elements in all, up to which a select of each costs less than a branch
 _SOME = 1 << 15  # elements in all up to which float64 copies cost less than a check
@@ -131,7 +130,7 @@ class GraphLane(TracedLane):
         if None not in counts and sum(counts) <= _SOME:
             return _wide(tensors)
         # XLA takes the simple operations, even if it was unknown while tracing that XLA would compile the function
-        return _by_device(_checked, _plain, tensors)
+        return _by_device(_checked, plain, tensors)
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
         if into == "place" or isinstance(factors, (list, float)) or factors.shape.rank != 0:
@@ -162,7 +161,7 @@ class GraphLane(TracedLane):
             return fused()
         if is_few(x, _FEW):
             return tf.raw_ops.Select(condition=(result := fused()) == x, x=x, y=result)
-        return tf.cond(fits(tf.reshape(x, [-1])[:_TINY]), lambda: tf.cond(fits(x), lambda: x, fused), fused)
+        return tf.cond(fits(tf.reshape(x, [-1])[:TINY]), lambda: tf.cond(fits(x), lambda: x, fused), fused)
 
 
 def _by_size(tensors: Sequence[Tensor]) -> tuple[list[list[int]], list[int]]:
@@ -170,7 +169,7 @@ def _by_size(tensors: Sequence[Tensor]) -> tuple[list[list[int]], list[int]]:
     tiny: dict[Any, list[int]] = {}
     large: list[int] = []
     for i, x in enumerate(tensors):
-        (tiny.setdefault(x.dtype, []) if is_few(x, _TINY) else large).append(i)
+        (tiny.setdefault(x.dtype, []) if is_few(x, TINY) else large).append(i)
     return list(tiny.values()), large
 
 
@@ -201,10 +200,10 @@ def _checked(tensors: Sequence[Tensor]) -> Tensor:
     """The norm of all, by short rows in float32; all in float64 if squares in these have overflowed or vanished."""
     norms, rest = [], []
     for x in tensors:
-        if is_few(x, _TINY):
+        if is_few(x, TINY):
             rest.append(tf.cast(tf.reshape(x, [-1]), tf.float32))
             continue
-        rows, left = _divided(tf.cast(x, tf.float32), _ROW)
+        rows, left = divided(tf.cast(x, tf.float32), _ROW)
         norms += [_norm(part, 1) for part in _parts(rows)]
         if left is not None:
             rest.append(left)
@@ -226,17 +225,6 @@ def _parts(rows: Tensor) -> list[Tensor]:
 
 def _norm(x: Tensor, axis: int) -> Tensor:
     return tf.raw_ops.EuclideanNorm(input=x, axis=[axis])
-
-
-def _divided(x: Tensor, row: int) -> tuple[Tensor, Tensor | None]:
-    """Rows of ``row`` elements, and the rest or None."""
-    count = x.shape.num_elements()
-    if count is not None and count % row == 0:
-        return tf.reshape(x, [-1, row]), None
-    flat = tf.reshape(x, [-1])
-    length = tf.size(flat) if count is None else count
-    whole = length - length % row
-    return tf.reshape(flat[:whole], [-1, row]), flat[whole:]
 
 
 def _clipped(tensors: list[Tensor], factor: Tensor) -> list[Tensor]:
@@ -278,24 +266,10 @@ class XlaLane(TracedLane):
     """For XLA, which fuses elementwise operations, and compiles slow conditionals."""
 
     def measured(self, tensors: Sequence[Tensor]) -> Tensor:
-        return _plain(tensors)
+        return plain(tensors)
 
     def between(self, x: Tensor, lower: float, upper: float) -> Tensor:
-        return _by_bits(x, lower, upper) if lower < 0 < upper else self.backend.clip(x, lower, upper)
-
-
-def _plain(tensors: Sequence[Tensor]) -> Tensor:
-    """The norm of all in float64, by operations that XLA fuses without a float64 copy."""
-    squares = []
-    for x in tensors:
-        rest: Tensor | None = x
-        if not is_few(x, _TINY) and x.shape.num_elements() is not None:  # XLA cannot slice at an unknown index
-            rows, rest = _divided(x, _LANES[0] * _LANES[1])
-            sums = tf.reduce_sum(tf.square(tf.cast(tf.reshape(rows, [-1, *_LANES]), tf.float64)), 1)
-            squares.append(tf.reduce_sum(tf.abs(sums)))  # else XLA would merge both into one sequential sum
-        if rest is not None:
-            squares.append(tf.reduce_sum(tf.square(tf.cast(rest, tf.float64))))
-    return tf.sqrt(tf.add_n(squares))
+        return by_bits(x, lower, upper) if lower < 0 < upper else self.backend.clip(x, lower, upper)
 
 
 # ---- accelerators, with XLA and without ------------------------------------------------------------------------------------
@@ -322,31 +296,3 @@ class AcceleratorGraphLane(TracedLane):
 
     def between(self, x: Tensor, lower: float, upper: float) -> Tensor:
         return self.backend.clip(self.backend.clip(x, None, upper), lower, None)  # no select: no subnormal number is lost there
-
-
-# ---- how XLA bounds by constants -------------------------------------------------------------------------------------------
-
-
-def _by_bits(x: Tensor, lower: float, upper: float) -> Tensor:
-    """Between constants of both signs. Numbers of one sign have the order of their bits; NaN comes after infinity.
-
-    XLA for the CPU converts bfloat16 to float32 to compare it, and flushes subnormal numbers, but not bits.
-    """
-    kind = {2: tf.int16, 4: tf.int32, 8: tf.int64}[x.dtype.size]
-    with np.errstate(over="ignore"):
-        low, high = (np.array(bound).astype(x.dtype.as_numpy_dtype) for bound in (lower, upper))
-    infinity, least, most = (np.array(c, low.dtype).view(kind.as_numpy_dtype) for c in (np.inf, low, high))
-
-    @tf.custom_gradient
-    def bounded(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        bits = tf.bitcast(x, kind)
-        nearest = tf.minimum(bits, tf.where(bits < 0, least, most))
-        is_nan = tf.bitwise.bitwise_and(bits, tf.constant(kind.max, kind)) > infinity
-
-        def slope(given: Tensor) -> Tensor:
-            return tf.where((x >= low) & (x <= high), given, tf.zeros_like(given))
-
-        return tf.bitcast(tf.where(is_nan, bits, nearest), x.dtype), slope
-
-    result: Tensor = bounded(x)
-    return result

@@ -20,10 +20,11 @@ from gradclip.core.dtypes import FLOATS, WIDE, promote
 from gradclip.core.lane import Into, Lane
 from gradclip.core.reference import Reference
 
-__all__ = ["TensorFlowReference", "eager", "is_accelerator", "is_few", "is_on_host", "joined", "parted", "threads"]
+__all__ = ["TINY", "TensorFlowReference", "eager", "is_accelerator", "is_few", "is_on_host", "joined", "parted", "threads"]
 
 _KIND = operator.attrgetter("dtype", "device")
 _PIECE = 1 << 20  # elements that the reference converts to float64 at a time
+TINY = 1 << 12  # elements up to which a copy costs less than an operation
 _JOINED = 1 << 16  # elements up to which a copy of a half-precision tensor costs less than its three operations
 
 

@@ -14,7 +14,7 @@ from gradclip.backends.tensorflow import versions
 from gradclip.doctor.functional import Functional
 from gradclip.doctor.places import SOURCES, place
 from gradclip.doctor.recorder import Recorder
-from gradclip.doctor.watch import Request
+from gradclip.doctor.request import Request
 
 __all__ = ["TensorFlowWatch", "start"]
 

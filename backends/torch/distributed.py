@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gradclip.backends.torch import versions
+from gradclip.backends.torch import trainers, versions
 from gradclip.core.backend import Tensor
 from gradclip.core.errors import ArgumentError, page
 from gradclip.core.parts import Distributed, Parts, Processes
@@ -19,14 +19,14 @@ __all__ = ["TorchDistributed"]
 class TorchDistributed(Distributed):
     """DTensors and process groups; imports :mod:`gradclip.backends.torch.dtensor` only if there are some."""
 
-    trainers = versions.TRAINERS
+    trainers = trainers.TRAINERS
     is_running = staticmethod(getattr(torch.distributed, "is_initialized", bool))
 
     def check_marks(self, params: Sequence[Any], tensors: Sequence[Any]) -> None:
         if versions.is_compiling() or self.size() == 1:
             return
         for param, x in zip(params, tensors, strict=True):
-            divided = None if param is None or hasattr(x, "full_tensor") else versions.divided_by(param, x)
+            divided = None if param is None or hasattr(x, "full_tensor") else trainers.divided_by(param, x)
             if divided is not None:
                 what = f"{divided[0]}: each process would have its own norm here."
                 received = f"a parameter of shape {tuple(param.shape)}, without shards= and reduce="
@@ -55,7 +55,7 @@ class TorchDistributed(Distributed):
         return x.full_tensor() if hasattr(x, "full_tensor") else x
 
     def held_elsewhere(self, params: Sequence[Any]) -> str | None:
-        if not any(hasattr(param, mark) for param in params for mark in versions.DEEPSPEED):
+        if not any(hasattr(param, mark) for param in params for mark in trainers.DEEPSPEED):
             return None
         hint = "DeepSpeed's ZeRO keeps the gradients, and p.grad stays None. Set gradient_clipping in its configuration: its "
         hint += "step clips. deepspeed.utils.safe_get_full_grad(p) reads a gradient between backward() and step(): "

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Union, Unpack, over
 
 from gradclip.core.engine import Options, run
 from gradclip.core.gradients import Container, Gradients, open_
-from gradclip.core.groups import NO_RULE, Group, Rules, Shards, names_of
+from gradclip.core.groups import NO_RULE, Group, Rules, Shards
 from gradclip.core.result import ClipResult, public
 from gradclip.core.rule import TENSOR, EachRule, Rule
+from gradclip.core.selections import names_of
 from gradclip.core.tracing import untraced
 from gradclip.core.typed import (
     Dataclass,

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gradclip.core.containers import DEEPEST
-from gradclip.core.errors import ArgumentError, ArgumentTypeError, shown
+from gradclip.core.errors import ArgumentError, ArgumentTypeError
 from gradclip.core.gradients import Gradients
-from gradclip.core.mistakes import is_keras_variable, not_a_rule
-from gradclip.core.names import dotted, matching, own_name
-from gradclip.core.registry import find
+from gradclip.core.mistakes import not_a_rule
 from gradclip.core.rule import EXAMPLE, GLOBAL, Rule, follows_run
+from gradclip.core.selections import Lookup, Selection, check_selection, frozen, missing_match
 
 __all__ = [
     "NO_RULE",
@@ -26,12 +22,9 @@ __all__ = [
     "check_groups",
     "exchanged",
     "following",
-    "names_of",
     "select",
-    "selected_by",
 ]
 
-Selection = str | re.Pattern[str] | Callable[[str, Any], Any] | Sequence[Any] | None
 
 #: which processes hold other shards of the selected gradients; or a function of name and tensor that returns them, or None
 Shards = Mapping[Selection, Any] | Callable[[str, Any], Any] | None
@@ -99,72 +92,16 @@ class Group:
 
     def __post_init__(self) -> None:
         check_rule(self.rule)
-        _check_selection("scaled", self.scaled)
-        _check_selection("counted", self.counted)
-        object.__setattr__(self, "scaled", _frozen(self.scaled))
-        object.__setattr__(self, "counted", _frozen(self.counted))
+        check_selection("scaled", self.scaled)
+        check_selection("counted", self.counted)
+        object.__setattr__(self, "scaled", frozen(self.scaled))
+        object.__setattr__(self, "counted", frozen(self.counted))
         if self.counted is not None and self.rule.scope is not GLOBAL:
             what = "counted= is only for a rule with one norm over all gradients."
             raise ArgumentError(what, f"rule={self.rule}, counted={self.counted!r}", "leave counted= out.")
 
 
 Rules = Rule | Group | Sequence[Group]  #: a clip: one rule for all gradients, a group, or several groups
-
-
-def _check_selection(name: str, given: Any, depth: int = 0) -> None:
-    if isinstance(given, Mapping) and "params" in given:
-        given = given["params"]
-    if isinstance(given, (list, tuple)):
-        if depth > DEEPEST:
-            what = f"A selection contains itself, or lists in more than {DEEPEST} levels."
-            raise ArgumentTypeError(what, f"{name}={shown(given)}", "one list of patterns is enough.")
-        for part in given:
-            if part is None:
-                raise ArgumentTypeError("None cannot be part of a selection.", f"{name}={shown(given)}", "leave it out.")
-            _check_selection(name, part, depth + 1)
-    elif given is not None and not _is_selection(given):
-        hint = "a pattern for names, an re.compile(...), a function of name and tensor, a parameter, or a list of these."
-        if isinstance(given, Iterator) or _is_module(given):
-            hint = "list(module.parameters()) selects those of a module, and so does a pattern: 'encoder.*'."
-        elif is_keras_variable(type(given)):
-            hint = "select by paths, in gradclip.clipped(optimizer, rule): [variable.path for variable in variables]."
-        raise ArgumentTypeError(f"{name} must select gradients.", f"{name}={shown(given)}", hint)
-
-
-def _is_selection(given: Any) -> bool:
-    if isinstance(given, re.Pattern):
-        return isinstance(given.pattern, str)
-    if is_keras_variable(type(given)):  # an optimizer knows the path of its gradient, and no call the variable
-        return False
-    if isinstance(given, (str, _Chosen)) or find(given) is not None:
-        return True
-    return callable(given) and not isinstance(given, type) and not _is_module(given)
-
-
-def _is_module(given: object) -> bool:
-    """Whether this is a module or a layer, which is called with its inputs."""
-    return any(hasattr(given, name) for name in ("parameters", "trainable_variables"))
-
-
-class _Chosen:
-    """A tensor in a selection: it equals only itself, and has a hash, which a tensor of JAX has not."""
-
-    __slots__ = ("tensor",)
-
-    def __init__(self, tensor: Any) -> None:
-        self.tensor = tensor
-
-    def __repr__(self) -> str:
-        return shown(self.tensor)
-
-
-def _frozen(selection: Any) -> Any:
-    """The selection with tuples for lists, and tensors as they are themselves: a static argument of ``jax.jit`` has a hash."""
-    if isinstance(selection, Mapping):
-        return _frozen(selection["params"])
-    if isinstance(selection, (list, tuple)):
-        return tuple(map(_frozen, selection))
-    return selection if selection is None or find(selection) is None else _Chosen(selection)
 
 
 def check_rule(rule: object, *, keeps_shape: bool = False) -> None:
@@ -257,7 +194,7 @@ def select(grads: Gradients, rules: Rules, *, keeps_shape: bool = False) -> tupl
         check_rule(rules, keeps_shape=keeps_shape)
         every = range(len(grads.leaves))
         return [Selected(rules, every, every)], None
-    groups, found = check_groups(rules, keeps_shape=keeps_shape), _Lookup(grads)
+    groups, found = check_groups(rules, keeps_shape=keeps_shape), Lookup(grads)
     of_each = [None if group.scaled is None else found.places(group.scaled) for group in groups]
     taken = set().union(*(places for places in of_each if places is not None))
     rest = [i for i in range(len(grads.leaves)) if i not in taken]
@@ -266,94 +203,7 @@ def select(grads: Gradients, rules: Rules, *, keeps_shape: bool = False) -> tupl
     if sum(map(len, scaled)) > len(set().union(*scaled)):
         raise _in_two_groups(scaled, found.names())
     selected = [Selected(group.rule, *places) for group, *places in zip(groups, scaled, counted, strict=True)]
-    return selected, _missing(found.unmatched[0], found.names()) if found.unmatched and grads.leaves else None
-
-
-def names_of(grads: Gradients) -> list[str]:
-    """The name of each leaf, for the patterns of groups."""
-    return _Lookup(grads).names()
-
-
-def selected_by(grads: Gradients, selection: Any, name: str) -> list[int]:
-    """The places that one selection selects; ``name`` is the argument's. A pattern may match none."""
-    _check_selection(name, selection)
-    return list(range(len(grads.leaves))) if selection is None else _Lookup(grads).places(_frozen(selection))
-
-
-def _missing(pattern: str | int, names: list[str]) -> ArgumentError:
-    """The error for a pattern that matches no name, or for a number of tensors that are not there."""
-    if isinstance(pattern, int):
-        what, hint = "None of the selected tensors is in this call.", "pass the parameters to the call, or select by name."
-        return ArgumentError(what, f"{pattern} selected, {len(names)} gradients", hint)
-    close = difflib.get_close_matches(pattern, names, n=3, cutoff=0.4)
-    among = ", ".join(map(repr, close or names[:3])) + (", ..." if len(names) > 3 else ".")
-    hint = f"there {'is 1 name' if len(names) == 1 else f'are {len(names)} names'}: {among}"
-    if pattern in names:
-        hint = "[ begins a set of characters in a pattern; write [[] for the character itself."
-    elif all(name.isdecimal() for name in names):
-        hint = f"these have numbers, '0' to '{len(names) - 1}', for names; pass a dict: dict(model.named_parameters())."
-    return ArgumentError("A pattern matches the name of no gradient.", f"pattern={pattern!r}", hint)
-
-
-class _Lookup:
-    """Looks up selections in one container; it makes the names when a selection first needs them."""
-
-    def __init__(self, grads: Gradients) -> None:
-        self.grads = grads
-        self.unmatched: list[str | int] = []  # patterns, and how many tensors are none of these
-        self._firsts: list[int] | None = None
-        self._names: list[str] | None = None
-        self._own: list[str] = []  # the parameters' own names, if they differ
-
-    def names(self) -> list[str]:
-        if self._names is None:
-            names, params = dotted(self.grads.places()), self.grads.params
-            own = list(map(own_name, params)) if any(param is not None for param in params) else [""] * len(names)
-            if self.grads.container.names_params:
-                self._names = [mine or name for mine, name in zip(own, names, strict=True)]
-            else:
-                self._names, self._own = names, own if any(own) else []
-        return self._names
-
-    def places(self, selection: Any) -> list[int]:
-        """The places that a selection selects, with every other place of the same gradients."""
-        if self._firsts is None:
-            self._firsts = self.grads.firsts()
-        firsts = self._firsts
-        chosen = {firsts[i] for i in self._selected(selection)}
-        return [i for i, first in enumerate(firsts) if first in chosen]
-
-    def _selected(self, selection: Any) -> Collection[int]:
-        if isinstance(selection, (list, tuple)):
-            chosen = [part for part in selection if isinstance(part, _Chosen)]
-            found = {i for part in selection if not isinstance(part, _Chosen) for i in self._selected(part)}
-            return found | self._chosen(chosen)
-        if isinstance(selection, _Chosen):
-            return self._chosen([selection])
-        names = self.names()
-        if not isinstance(selection, (str, re.Pattern)):
-            given = enumerate(zip(self.grads.leaves, self.grads.params, strict=True))
-            tensors = {i: x if param is None else param for i, (x, param) in given}
-            return [i for i, x in tensors.items() if x is not None and selection(names[i], x)]
-        text, flags = (selection, None) if isinstance(selection, str) else (selection.pattern, selection.flags)
-        matches = matching(text, flags, names)
-        if self._own:
-            matches += [i for i in matching(text, flags, self._own) if self._own[i]]
-        if not matches:
-            self.unmatched.append(text)
-        return matches
-
-    def _chosen(self, selected: Sequence[_Chosen]) -> set[int]:
-        """The places of tensors, as parameters or as gradients."""
-        ids = {id(one.tensor) for one in selected}
-        params = {i: id(param) for i, param in enumerate(self.grads.params) if param is not None} if ids else {}
-        found = {i for i, own in params.items() if own in ids}
-        # a compiled function is compiled again for each gradient whose id it has asked for
-        if ids - {params[i] for i in found}:
-            found |= {i for i, x in enumerate(self.grads.leaves) if id(x) in ids}
-        if selected and not found:
-            self.unmatched.append(len(selected))
-        return found
+    return selected, missing_match(found.unmatched[0], found.names()) if found.unmatched and grads.leaves else None
 
 
 def _in_two_groups(scaled: list[list[int]], names: list[str]) -> ArgumentError:

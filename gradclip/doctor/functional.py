@@ -29,8 +29,8 @@ from gradclip.doctor.events import (
 )
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import Recorder
+from gradclip.doctor.request import Request, returned, skips
 from gradclip.doctor.seen import total
-from gradclip.doctor.watch import Request, returned, skips
 
 __all__ = ["Functional"]
 

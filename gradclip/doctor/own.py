@@ -13,7 +13,8 @@ from gradclip.core.gradients import Gradients, open_
 from gradclip.core.groups import Rules
 from gradclip.core.rule import Rule, Scope
 from gradclip.doctor.recorder import Recorder
-from gradclip.doctor.watch import Request, Watch
+from gradclip.doctor.request import Request
+from gradclip.doctor.watch import Watch
 
 __all__ = ["start"]
 

@@ -18,6 +18,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 import libcst as cst
 
 from gradclip.source import parsing
+from gradclip.source.children import children
 from gradclip.source.hidden import hide
 from gradclip.source.model import SourceError
 from gradclip.source.places import Places
@@ -27,19 +28,6 @@ __all__ = ["Edit", "Import", "Source", "dotted", "last_name", "once", "receiver"
 Node = TypeVar("Node", bound=cst.CSTNode)
 T = TypeVar("T")
 P = ParamSpec("P")
-_LAYOUT = (
-    "whitespace",
-    "lpar",
-    "rpar",
-    "leading_lines",
-    "lines_after",
-    "comma",
-    "semicolon",
-    "colon",
-    "equal",
-    "header",
-    "footer",
-)
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
 
 
@@ -89,7 +77,7 @@ class Source:
         while stack:
             node = stack.pop()
             self._of_type[type(node)].append(node)
-            for child in _children(node):
+            for child in children(node):
                 self.parents[child] = node
                 stack.append(child)
 
@@ -275,13 +263,6 @@ class Source:
         theirs = self.sides(other)
         return next((branch for branch, side in self.sides(one).items() if theirs.get(branch, side) is not side), None)
 
-    def sides_of(self, branch: cst.CSTNode) -> tuple[int, int]:
-        """The start and the end of the sides of a statement with branches."""
-        if isinstance(branch, (cst.Try, cst.TryStar)):
-            return self.start(branch.handlers[0]), self.end(branch.handlers[-1])
-        inner = branch.subject if isinstance(branch, cst.Match) else cst.ensure_type(branch, cst.If).test
-        return self.end(inner), self.end(branch)
-
     # ---- the edited text -------------------------------------------------------------------------------------------------
 
     def edited(self, edits: Sequence[Edit]) -> str:
@@ -358,19 +339,3 @@ def target_names(node: cst.BaseExpression) -> frozenset[str]:
         return frozenset({node.value})
     elements = node.elements if isinstance(node, (cst.Tuple, cst.List)) else ()
     return frozenset(name for element in elements for name in target_names(element.value))
-
-
-def _children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    for name in _fields(type(node)):
-        value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
-            yield value
-        elif isinstance(value, (tuple, list)):
-            yield from (item for item in value if isinstance(item, cst.CSTNode))
-
-
-@functools.cache
-def _fields(cls: type[cst.CSTNode]) -> tuple[str, ...]:
-    """The fields of a node that can contain relevant nodes, not layout."""
-    names = [field.name for field in dataclasses.fields(cls)]
-    return tuple(name for name in names if not name.startswith(_LAYOUT) and "whitespace" not in name)

@@ -22,7 +22,8 @@ from gradclip.limits import Adaptive, numbers, tensors
 from gradclip.limits.saved import check_count, loaded
 from gradclip.limits.stored import Stored
 from gradclip.steps.monitor import Monitor
-from gradclip.steps.monitor.pure import init, loaded_state, observed_before
+from gradclip.steps.monitor.pure import observed_before
+from gradclip.steps.monitor.pure_state import init, loaded_state
 from gradclip.steps.monitor.values import leaves
 
 if TYPE_CHECKING:

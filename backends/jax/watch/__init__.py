@@ -23,7 +23,7 @@ from gradclip.doctor.events import Unwatched
 from gradclip.doctor.guard import Make
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
-from gradclip.doctor.watch import Request
+from gradclip.doctor.request import Request
 
 __all__ = ["start"]
 

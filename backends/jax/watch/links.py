@@ -10,7 +10,7 @@ from gradclip.core.rule import GLOBAL, VALUE, Rule
 from gradclip.doctor.events import NO_IDS, Backward, Clip, Ids, Step, these
 from gradclip.doctor.places import Place
 from gradclip.doctor.recorder import Recorder
-from gradclip.doctor.watch import Request, as_number
+from gradclip.doctor.request import Request, as_number
 from gradclip.natives.model import Applied
 from gradclip.natives.optax import NATIVES
 

@@ -19,7 +19,7 @@ from gradclip.backends.torch.watch.tensors import TorchWatch, leaves, made_by
 from gradclip.doctor.events import Unwatched
 from gradclip.doctor.places import NOWHERE, Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
-from gradclip.doctor.watch import Request, as_number
+from gradclip.doctor.request import Request, as_number
 from gradclip.dropins.torch import clip_grad_norm_ as own_clip
 
 __all__ = ["start"]

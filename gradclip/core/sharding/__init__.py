@@ -14,11 +14,12 @@ from gradclip.core.backend import Backend
 from gradclip.core.check import broken
 from gradclip.core.errors import ArgumentError, ArgumentTypeError, page
 from gradclip.core.gradients import Gradients
-from gradclip.core.groups import Selected, names_of
+from gradclip.core.groups import Selected
 from gradclip.core.measure import empty, measure, measure_one
 from gradclip.core.parts import Parts, Processes
 from gradclip.core.registry import of_type
 from gradclip.core.rule import AXES, EXAMPLE, GLOBAL, TENSOR, VALUE, Rule
+from gradclip.core.selections import names_of
 from gradclip.core.sharding.axes import of_parameters
 from gradclip.core.sharding.sharded import Reduce, Sharded
 from gradclip.core.sharding.told import check_shards, joined, told

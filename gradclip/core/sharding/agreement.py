@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from gradclip.core.errors import ArgumentError, page
 from gradclip.core.gradients import Gradients
-from gradclip.core.groups import names_of
 from gradclip.core.parts import Found, Parts, Processes
+from gradclip.core.selections import names_of
 
 __all__ = ["MARKS", "Agreement", "joined_refusals"]
 

@@ -21,10 +21,10 @@ from typing import Any
 from gradclip.core.backend import Backend
 from gradclip.core.errors import ArgumentError, page
 from gradclip.core.gradients import Gradients
-from gradclip.core.groups import names_of
 from gradclip.core.measure import measure
 from gradclip.core.parts import Processes
 from gradclip.core.rule import TENSOR, Rule
+from gradclip.core.selections import names_of
 
 __all__ = ["DIFFER", "LOOKS", "Past", "Replicas", "past_of"]
 

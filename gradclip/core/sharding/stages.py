@@ -13,9 +13,9 @@ from typing import Any
 
 from gradclip.core.backend import Backend, Tensor, number
 from gradclip.core.gradients import Gradients
-from gradclip.core.groups import names_of
 from gradclip.core.parts import Processes
 from gradclip.core.rule import GLOBAL, Rule
+from gradclip.core.selections import names_of
 from gradclip.core.sharding import powers, repeated
 from gradclip.core.sharding.agreement import Agreement, joined_refusals
 from gradclip.core.sharding.exchange import Sent, order_of

@@ -9,9 +9,9 @@ from typing import Any
 from gradclip.core.backend import Backend
 from gradclip.core.errors import ArgumentError, ArgumentTypeError, page, shown
 from gradclip.core.gradients import Gradients
-from gradclip.core.groups import names_of, selected_by
 from gradclip.core.parts import Both, Parts, Processes
 from gradclip.core.registry import of_type
+from gradclip.core.selections import names_of, selected_by
 
 __all__ = ["Told", "check_shards", "joined", "told"]
 

@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradclip.core.gradients import Gradients, open_
-from gradclip.core.groups import Selected, names_of
+from gradclip.core.groups import Selected
 from gradclip.core.rule import TENSOR, Rule
+from gradclip.core.selections import names_of
 from gradclip.core.sharding import shared
 from gradclip.limits.stored import Stored
 from gradclip.steps.monitor.shares import Share, Shares
 from gradclip.steps.monitor.values import detached, read
 
-__all__ = ["Each", "labels", "norms_of"]
+__all__ = ["Each", "labels", "norms_of", "spoilt"]
 
 _RULE = Rule(name="norms", scope=TENSOR, order=2.0)
 _NUMBER = re.compile(r"\d+(\.\d+)*")  #: a place in a list, or in nested lists, which has no name
@@ -149,3 +150,18 @@ def norms_of(opened: Gradients, params: Sequence[Any] = ()) -> tuple[list[Any], 
             return both.leaves, False
         norms: list[Any] = shards.norms(selected)[0]
     return norms, shards.is_sharded
+
+
+def spoilt(known: Sequence[str], norm: Any, grads: Any) -> Sequence[str]:
+    """The labels of the gradients that were not finite: of those that a clip names, or by the norms if these have been read."""
+    is_read = isinstance(norm, list) and set(map(type, norm)) <= {float} and not math.isfinite(sum(norm))
+    if grads is None or not (known or is_read):
+        return known
+    opened = open_(grads)
+    pairs = [
+        (name, label) for name, label, x in zip(names_of(opened), labels(opened), opened.leaves, strict=True) if x is not None
+    ]
+    if known:
+        label_of = dict(pairs)
+        return [label_of.get(name, name) for name in known]
+    return [label for (_, label), n in zip(pairs, norm, strict=True) if not math.isfinite(n)]

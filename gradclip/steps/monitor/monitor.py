@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gradclip.core.errors import ArgumentError, ArgumentTypeError, shown
 from gradclip.core.gradients import open_
-from gradclip.core.groups import names_of
 from gradclip.core.registry import find
 from gradclip.core.result import ClipResult
 from gradclip.core.tracing import untraced
 from gradclip.core.typed import X
 from gradclip.limits.stored import Stored
-from gradclip.steps.monitor.each import Each, labels
+from gradclip.steps.monitor.each import Each, spoilt
 from gradclip.steps.monitor.picture import draw
-from gradclip.steps.monitor.pure import init, of_state
+from gradclip.steps.monitor.pure_state import VERSION, init, of_state
 from gradclip.steps.monitor.section import Section
 from gradclip.steps.monitor.shares import Shares
 from gradclip.steps.monitor.text import blamed, described
 from gradclip.steps.monitor.values import detached, detached_limit, leaves, no_norm, read, taken
 
 __all__ = ["VERSION", "Monitor"]
-
-VERSION = 1  #: the version of the state
 
 
 class Monitor:
@@ -119,7 +115,7 @@ class Monitor:
         of_clip = given.grads if type(given) is ClipResult else None
         culprits: Sequence[str] = ()
         if type(given) is ClipResult and self._each.culprits is None:
-            culprits = _spoilt(given.culprits, norm, of_clip if grads is None else grads)
+            culprits = spoilt(given.culprits, norm, of_clip if grads is None else grads)
         if self.each is not None and self._each.measured != self._told and self._each.is_due(self._told, self.each):
             if grads is not None:
                 self._each.before(grads, self._told)
@@ -351,18 +347,3 @@ class Monitor:
             is_list, sections = False, []
         each = Each.loaded(*(stored[name] if name in state else Stored({}, "monitor") for name in ("each", "culprits")))
         self.every, self._is_list, self._sections, self._each, self._waiting = every, is_list, sections, each, []
-
-
-def _spoilt(known: Sequence[str], norm: Any, grads: Any) -> Sequence[str]:
-    """The labels of the gradients that were not finite: of those that a clip names, or by the norms if these have been read."""
-    is_read = isinstance(norm, list) and set(map(type, norm)) <= {float} and not math.isfinite(sum(norm))
-    if grads is None or not (known or is_read):
-        return known
-    opened = open_(grads)
-    pairs = [
-        (name, label) for name, label, x in zip(names_of(opened), labels(opened), opened.leaves, strict=True) if x is not None
-    ]
-    if known:
-        label_of = dict(pairs)
-        return [label_of.get(name, name) for name in known]
-    return [label for (_, label), n in zip(pairs, norm, strict=True) if not math.isfinite(n)]

@@ -1,0 +1,81 @@
+"""A clip that a script calls, as a watch asks it: what it clips, by what limit, and what it returned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gradclip.doctor.events import (
+    Clip,
+    Ids,
+    these,
+)
+from gradclip.doctor.places import Place
+from gradclip.doctor.seen import total
+
+__all__ = ["Made", "Request", "as_number", "returned", "skips"]
+
+
+@dataclass(slots=True)
+class Request:
+    """A clip that the script calls."""
+
+    name: str
+    tensors: list[Any]  #: parameters or gradients
+    limit: Any
+    order: float = 2.0
+    is_value: bool = False
+    is_each: bool = False
+    is_iterator: bool = False
+    are_params: bool = False  #: the clip takes the gradients that the tensors have, and never a tensor for one
+    is_partial: bool = False  #: other processes hold a part, and no tensor says so: then nothing is compared
+    norm: Any = None  #: the norm that the call brings, by which it scales
+    other: Callable[[list[Any]], Any] | None = field(default=None)  #: the same clip of copies, with the other implementation
+    own: Callable[[list[Any]], Any] | None = field(default=None)
+
+    def event(self, where: Place, params: Ids, before: Sequence[float], after: Sequence[float]) -> Clip:
+        """The clip as an event, from the norms of the gradients before and after it."""
+        limit = as_number(self.limit)
+        norms = [max(x, default=0.0) if self.is_each else total(x, self.order) for x in (before, after)]
+        return Clip(
+            where=where,
+            params=these(params),
+            text=self.name,
+            limit=limit,
+            kind="value" if self.is_value else "each" if self.is_each else "norm",
+            only_measures=limit == math.inf,
+            is_iterator=self.is_iterator,
+            before=math.nan if self.is_partial else norms[0],
+            after=math.nan if self.is_partial else norms[1],
+        )
+
+
+@dataclass(slots=True)
+class Made:
+    """A clipped gradient that a clip returned."""
+
+    grad: Any  #: kept alive, so that no id is used twice
+    clip: Clip
+    thread: int
+    params: set[int] = field(default_factory=set)  #: those that took it
+
+
+def as_number(x: Any) -> float | None:
+    """A limit as a float: None stays None, and anything that is no number becomes NaN."""
+    try:
+        return None if x is None else float(x)
+    except (TypeError, ValueError, RuntimeError):
+        return math.nan
+
+
+def skips(result: Any) -> bool:
+    """Whether the result of gradclip's clip says that the step is to be left out."""
+    return bool(getattr(result, "skip", False))
+
+
+def returned(result: Any) -> float:
+    """The norm that a clip returned, or was given; NaN without one."""
+    number = as_number(result.norm if hasattr(result, "norm") and hasattr(result, "grads") else result)
+    return math.nan if number is None else number
