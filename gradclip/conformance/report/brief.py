@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections import Counter
@@ -18,6 +19,7 @@ __all__ = ["MOST_LINES", "screen"]
 MOST_LINES = 40
 _TARGETS, _OPERATIONS, _CASES = 6, 4, 3  # the most that are shown of each
 _SMALL, _LARGE, _DIGITS = 1e-2, 1e3, 4  #: of ordinary numbers: the least, the greatest, and the most characters
+_ODDEST = 2
 _WRONG = ("fail", "unexpected")
 
 
@@ -83,8 +85,9 @@ def _kinds(view: View, statuses: Sequence[str], width: int, room: int) -> list[L
 def _telling(view: View, statuses: Sequence[str]) -> list[tuple[Cell, Group, Case]]:
     """The failed cases, the most telling first: one of each kind in turn.
 
-    A case with ordinary numbers and few flags is plain arithmetic that is wrong: it comes first. Then cases with a finite right
-    result, then the kinds with the most cases. Of a kind the plainest case with the shortest call comes first.
+    A case with ordinary numbers and few flags is plain arithmetic that is wrong: it comes first. Then zeros, infinities and
+    NaN, then extreme numbers; of equally plain ones those with a finite right result, then the kinds with the most cases. Of
+    a kind the plainest case with the shortest call comes first.
     """
     kinds: dict[object, list[tuple[Cell, Group, Case]]] = {}
     for cell in view.cells.values():
@@ -95,21 +98,23 @@ def _telling(view: View, statuses: Sequence[str]) -> list[tuple[Cell, Group, Cas
                 kinds.setdefault(key, []).extend((cell, group, case) for case in few)
     for found in kinds.values():
         found.sort(key=lambda one: (not one[2].call, *_oddness(*one[1:]), len(one[2].call)))
-    turns = sorted(kinds.values(), key=lambda found: (*_oddness(*found[0][1:]), not _finite(found[0][2]), -len(found)))
+    turns = sorted(kinds.values(), key=lambda found: (*_oddness(*found[0][1:])[:2], not _finite(found[0][2]), -len(found)))
     most = max(map(len, turns), default=0)
     return [found[i] for i in range(most) for found in turns if i < len(found)]
 
 
-def _oddness(group: Group, case: Case) -> tuple[bool, int]:
-    """Whether a case has no call of ordinary numbers alone, and the number of its subjects."""
+def _oddness(group: Group, case: Case) -> tuple[int, int, int]:
+    """How odd the oddest number of a call is, the number of the case's subjects, and how odd all the numbers are."""
     given = re.sub(r"\b[a-z]+\d+\b", "", case.call.partition("(")[2])  # without the dtypes
-    numbers = re.findall(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?|\binf\b|\bnan\b", given)
-    return not (case.call and all(_is_ordinary(number) for number in numbers)), len(group.effects)
+    numbers = [_odd(number) for number in re.findall(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?|\binf\b|\bnan\b", given)]
+    return max(numbers, default=_ODDEST) if case.call else _ODDEST, len(group.effects), sum(numbers)
 
 
-def _is_ordinary(number: str) -> bool:
-    """Whether a reader can check it at once: not zero, tiny, huge, infinite or NaN, and of few digits."""
-    return _SMALL <= float(number) <= _LARGE and len(number) <= _DIGITS
+def _odd(number: str) -> int:
+    """0 for a number that a reader can check at once; 1 for zero, infinity and NaN; 2 for a tiny, huge or long one."""
+    if _SMALL <= float(number) <= _LARGE and len(number) <= _DIGITS:
+        return 0
+    return 1 if float(number) == 0 or not math.isfinite(float(number)) else _ODDEST
 
 
 def _finite(case: Case) -> bool:
@@ -132,15 +137,15 @@ def _case(cell: Cell, group: Group, case: Case, training: str, width: int, alone
     target = "" if alone else f"{cell.target}: "
     yield _cut(f"  {MARKS[group.status]} {target}{cell.operation}/{case.name}{title}", width), text.STYLES[group.status]
     said = (
-        ("called", case.call),
-        ("expected", next(iter(case.expected), "")),
-        ("got", case.got or case.message),
+        ("called", case.call, 2),  # its limit is at its end
+        ("expected", next(iter(case.expected), ""), 1),
+        ("got", case.got or case.message, 1),
+        ("training", training, None),
     )
-    for label, what in said:
-        if what:
-            yield _cut(f"    {label:<10}{' '.join(what.split())}", width), ""
-    for line in textwrap.wrap(training, width, initial_indent=f"    {'training':<10}", subsequent_indent=" " * 14):
-        yield line, ""
+    for label, what, most in said:
+        wrapped = textwrap.TextWrapper(width, max_lines=most, placeholder=" …", break_on_hyphens=False)
+        wrapped.initial_indent, wrapped.subsequent_indent = f"    {label:<10}", " " * 14
+        yield from ((line, "") for line in wrapped.wrap(what))
 
 
 def _cut(line: str, width: int, always: bool = False) -> str:

@@ -48,9 +48,9 @@ def test_the_screen_has_the_verdicts_what_holds_what_fails_and_three_cases() -> 
     assert shown[start + 1] == "  ✗   1  my_clip: not finite: NaN or infinity comes back where finite numbers"
     cases = shown[shown.index("The most telling cases") + 1 : -2]
     assert [line.split()[2] for line in cases if line.startswith(("  ✗ ", "  ! "))] == [
+        "torch.clip_grad_norm_/E4:",
         "torch.clip_grad_norm_/H2:",
         "optax.clip/A1",
-        "torch.clip_grad_norm_/H1:",
     ]
     assert shown[-1] == "--all shows every operation and each kind of failure."
 
@@ -81,6 +81,13 @@ def test_ordinary_numbers_come_before_extreme_ones_of_more_cases() -> None:
     extreme = [failure(case, "hung", flags=("Overflow",)) for case in ("H1", "H2")]
     shown = screen(of(*extreme, failure("A1", "garbage")))
     assert f"{NORM}/A1" in shown[shown.index("The most telling cases") + 1]
+
+
+def test_known_numbers_come_before_extreme_ones_and_the_limit_is_never_cut_off() -> None:
+    shown = screen(of(failure("H2", "hung"), failure("E4", "garbage")), 60)
+    cases = shown[shown.index("The most telling cases") + 1 :]
+    assert [line.split()[1] for line in cases if line.startswith("  ✗ ")] == [f"{NORM}/E4:", f"{NORM}/H2:"]
+    assert any(line.startswith(" " * 14) and line.endswith("max_norm=1e31)") for line in cases)
 
 
 def test_a_clip_that_raises_nearly_everywhere_has_that_as_its_headline() -> None:
