@@ -59,6 +59,8 @@ class Write(Event):
     """Other code changes gradients."""
 
     is_local: bool = False  #: by a norm of the shards that this process holds
+    factor: str = ""  #: what they are multiplied with in the place of limit / norm: "limit", "grows", "square", "root",
+    #: "weights", "least"; "" for any other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,7 @@ class Clip(Event):
     is_off: bool = False  #: a limit of 0 is the setting for "off", and reaches it
     is_late: bool = False  #: it clips the optimizer's update, not the gradients
     is_local: bool = False  #: the norm that it is given is one of the shards that this process holds
+    bound: str = ""  #: "min" or "max" if it bounds on this side only
     is_failed: bool = False  #: it raised an exception
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gradclip.rounds.events import Backward, Clip, Event, Hook, Measure, Reduce, Write, Zero
 from gradclip.rounds.mistake import Found
@@ -18,6 +18,15 @@ _NORM = re.compile(r"(^|[_-])norms?($|[_-])|(?-i:[a-z]Norm($|[A-Z]))", re.IGNORE
 _VALUE = re.compile(r"(^|_)(clip|grad|gradient|by)_?value$", re.IGNORECASE)
 _GLOBAL = re.compile(r"global|(^|_)max_grad(ient)?_norm$", re.IGNORECASE)
 _EACH = re.compile(r"(^|[_-])(per|each|tensor|layer|param|block|unit|leaf|variable)s?($|[_-])", re.IGNORECASE)
+
+_FACTORS: Mapping[str, str] = {
+    "limit": "Gradients above the limit are multiplied with the limit, not with the limit divided by their norm.",
+    "grows": "The factor grows with the norm: the larger the gradients, the more it enlarges them.",
+    "square": "The limit is divided by the square of the norm: the root is missing.",
+    "root": "The limit is divided by the root of a norm: its squares are missing.",
+    "weights": "The limit is divided by the norm of the parameters, not of their gradients.",
+    "least": "The factor is at least 1: it enlarges small gradients, and leaves large ones as they are.",
+}
 
 
 def found(rounds: Iterable[Round]) -> Iterator[Found]:
@@ -258,6 +267,23 @@ def rooted(one: Round) -> Iterator[Found]:
             yield Found("GM138", x, "")
 
 
+def misscaled(one: Round) -> Iterator[Found]:
+    """The gradients are multiplied with something else than a limit divided by their norm."""
+    for x in one.events:
+        if isinstance(x, Write) and x.factor and one.step is not None and one.concerns(x.params, one.step.params):
+            yield Found("GM140", x, _FACTORS[x.factor])
+
+
+def one_sided(one: Round) -> Iterator[Found]:
+    """The gradients are bounded on one side only."""
+    for _, clip in one.clips:
+        if clip.bound and one.step is not None:
+            other, is_min = ("above", True) if clip.bound == "min" else ("below", False)
+            is_filled = is_min and isinstance(clip.limit, (int, float)) and clip.limit > 0
+            more = f": each element under {clip.limit} becomes {clip.limit}" if is_filled else ""
+            yield Found("GM141", clip, f"It has a bound on one side, `{clip.bound}`{more}; {other} it nothing is clipped.")
+
+
 def hooked(one: Round) -> Iterator[Found]:
     """A hook's clipped gradient is lost."""
     for x in one.events:
@@ -306,6 +332,8 @@ RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
     some_steps,
     measured,
     rooted,
+    misscaled,
+    one_sided,
     hooked,
     never_zeroed,
 )

@@ -262,6 +262,18 @@ _MISTAKES = (
         "The gradients that are None are left out, and their variables are not: each later gradient goes to a wrong variable.",
         "Leave out the pairs: `[(g, v) for g, v in zip(grads, variables) if g is not None]`.",
     ),
+    Mistake(
+        "GM140",
+        "A wrong factor",
+        "The gradients are multiplied with something else than the limit divided by their norm.",
+        "Multiply with `min(1, limit / norm)`, where the norm is the root of the sum of squares.",
+    ),
+    Mistake(
+        "GM141",
+        "A bound on one side",
+        "The gradients are bounded on one side only.",
+        "Give both bounds: `clamp_(-limit, limit)`.",
+    ),
 )
 #: by code, in the order of the codes
 MISTAKES: Mapping[str, Mistake] = {one.code: one for one in (*_MISTAKES, *SEEN_BY_A_RUN)}

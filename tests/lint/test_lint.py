@@ -75,6 +75,9 @@ WRONG = {
     "total = sum(norms) ** (1 / float('inf'))\noptimizer.step()\n",
     "GM139": TF + "grads = [g for g in tape.gradient(loss, variables) if g is not None]\n"
     "optimizer.apply_gradients(zip(tf.clip_by_global_norm(grads, 1.0)[0], variables))\n",
+    "GM140": TORCH + "loss.backward()\ntotal = sum(p.grad.norm() ** 2 for p in model.parameters())\n"
+    "for p in model.parameters():\n    p.grad.mul_(1.0 / total)\noptimizer.step()\n",
+    "GM141": TORCH + "loss.backward()\nfor p in model.parameters():\n    p.grad.clamp_(max=1.0)\noptimizer.step()\n",
     "GM113": TORCH + "grads = [g * (max_norm / grad_norm) for g in grads]\n",
 }
 RIGHT = {

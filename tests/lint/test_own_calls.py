@@ -20,6 +20,8 @@ NO_FORM = {
     "GM121": "a keyword of Lightning's trainer",
     "GM137": "a clip by hand, in a hook",
     "GM138": "a norm by hand",
+    "GM140": "a clip by hand",
+    "GM141": "a clip by hand",
 }
 #: a mistake -> the departure by which gradclip's functions do not make it
 HARMLESS = {"GM116": "twice"}

@@ -140,6 +140,8 @@ CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
     ),
     "local shards": ("GM124", [BACK, replace(CLIP, is_local=True), STEP], [BACK, CLIP, STEP]),
     "local shards, by hand": ("GM124", [BACK, Write(params=A, is_local=True), STEP], [BACK, Write(params=A), STEP]),
+    "a square without its root": ("GM140", [BACK, Write(params=A, factor="square"), STEP], [BACK, Write(params=A), STEP]),
+    "one bound": ("GM141", [BACK, replace(CLIP, kind="value", bound="max"), STEP], [BACK, replace(CLIP, kind="value"), STEP]),
     "a root of inf": ("GM138", [BACK, Measure(use="root"), CLIP, STEP], [BACK, Measure(), CLIP, STEP]),
     "a hook": ("GM137", [Hook(), BACK, STEP], [BACK, STEP]),
     "a norm after it": (

@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradclip.source.reading import coefficients, functional, gradients, libraries, measures, slots, taken, tests
+from gradclip.source.reading import coefficients, degrees, functional, gradients, libraries, measures, slots, taken, tests
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     MOST,
@@ -124,6 +124,7 @@ def unknown(machine: Machine, target: Value, given: Call) -> Value:
     name = str(target.token[-1]) if target.token else ""
     said = marks(values) | target.marks - {"process"} | ({"noise"} if called in _NOISE else frozenset())
     said -= {measures.LOCAL} if is_reduced else frozenset()
+    said = degrees.after_call(called, said, (target, *values))
     for x in values:  # os.environ.get("RANK")
         said |= tests.marked(x.value) if isinstance(x, Constant) and isinstance(x.value, str) else frozenset()
     if not values and len(target.token) > 1 and not machine.hint:  # a part of the object: model.get_input_embeddings()

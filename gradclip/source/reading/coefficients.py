@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gradclip.rounds import Clip, Event, Measure, Unscale, Write
 from gradclip.source.reading import limits
 from gradclip.source.reading.taken import added, after, changed, stepped, whose
-from gradclip.source.reading.values import Call, Constant, Elements, Gradients, Library, Product, Thing, Value
+from gradclip.source.reading.values import Call, Constant, Elements, Gradients, Library, Product, Thing, Value, number_of
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
@@ -57,6 +57,7 @@ class Coefficient(Value):
     limit: Value | None = None
     written: ast.expr | None = None  #: the limit's expression
     is_bounded: bool = False  #: it is at most 1
+    is_least: bool = False  #: it is at least 1
 
 
 def measured(machine: Machine, name: str, of: Gradients, given: Call) -> Value | None:
@@ -84,7 +85,8 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
         return chosen(machine, args[1], args[2])
     one = next((x for x in args if isinstance(x, Coefficient)), None)
     if one is not None:
-        return replace(one, is_bounded=True) if name in _LEAST else one
+        is_least = name in _MOST and any(number_of(x) == 1 for x in args)
+        return replace(one, is_bounded=True) if name in _LEAST else replace(one, is_least=True) if is_least else one
     norm = next((x for x in args if isinstance(x, Norm)), None)
     if norm is None:
         return None
@@ -141,6 +143,8 @@ def _scaled(machine: Machine, node: ast.BinOp, of: Gradients, by: Value, *, divi
         text = machine.shown(node.right)
         history = tuple(replace(x, scaler=text) if x is backward else x for x in of.history)
         return replace(of, history=(*history, Unscale(**machine.about(node), params=whose(of))), factors=frozenset())
+    if (factor := _factor(by, divides=divides)) and backward is not None:
+        return after(of, Write(**machine.about(node), params=whose(of), factor=factor))
     if isinstance(by, Norm) and divides:
         by = by.by if by.by is not None and by.floor is not None else by
     known = (Constant, Thing, Norm)
@@ -160,6 +164,13 @@ def _scaled(machine: Machine, node: ast.BinOp, of: Gradients, by: Value, *, divi
     if not by.is_bounded and not machine.conditions:
         return replace(of, unless=event)
     return changed(machine, of, event)
+
+
+def _factor(by: Value, *, divides: bool) -> str:
+    """What gradients are multiplied with in the place of a limit divided by their norm."""
+    if isinstance(by, Coefficient):
+        return "grows" if divides else "least" if by.is_least else ""
+    return "grows" if isinstance(by, Norm) and not divides and by.by is not None and by.floor is None else ""
 
 
 def _descended(machine: Machine, node: ast.BinOp, params: Value, of: Gradients) -> Thing:

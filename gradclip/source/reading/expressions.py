@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradclip.rounds import UNKNOWN, Params
-from gradclip.source.reading import calls, coefficients, comprehensions, gradients, measures, taken, tests
+from gradclip.source.reading import calls, coefficients, comprehensions, degrees, elements, gradients, measures, taken, tests
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     MOST,
@@ -75,6 +75,8 @@ def _name(machine: Machine, node: ast.Name) -> Value:
         while top.outer is not None:
             top = top.outer
         top.names[node.id] = found
+    if machine.lost:
+        elements.read(machine, found)
     if type(found) is Thing and not machine.sums:  # the usual case
         return found
     if isinstance(found, Constant) and not found.name:
@@ -117,7 +119,7 @@ def attribute(machine: Machine, owner: Value, name: str) -> Value:
     if name == "grads" and isinstance(owner, Gradients):  # gradclip.clip(grads, rule).grads
         return owner
     if name == "_local_tensor" and isinstance(owner, Elements) and "gradient" in owner.marks:
-        return gradients.shards(owner, is_local=True)
+        return elements.shards(owner, is_local=True)
     if name == "param_groups":
         return Elements((*owner.token, name), params=gradients.of_optimizer(owner), of=owner)
     if name in _VARIABLES:
@@ -194,12 +196,12 @@ def _binary(machine: Machine, node: ast.BinOp) -> Value:
         return joined([left, right])
     if isinstance(node.op, ast.Pow):
         measures.rooted(machine, node, left)
-    changed = gradients.computed(machine, node, left, right) or coefficients.computed(machine, node, left, right)
+    changed = elements.computed(machine, node, left, right) or coefficients.computed(machine, node, left, right)
     if changed is not None:
         return changed
     if isinstance(node.op, ast.BitOr) and isinstance(left, Table) and isinstance(right, Table):
         return Table(left.token, items={**left.items, **right.items})
-    marks = left.marks | right.marks
+    marks = degrees.combined(node.op, left, right)
     if isinstance(node.op, ast.Mod) and not isinstance(left, Constant):  # it differs between the passes
         return Thing(machine.token("Mod", left.token, right.token, tuple(machine.passes)), marks | {"every", "varies"})
     scaler = scaled_by(left) or scaled_by(right)

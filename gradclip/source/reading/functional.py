@@ -27,6 +27,7 @@ from gradclip.source.reading.values import (
     Thing,
     Tuple,
     Value,
+    number_of,
     parameters,
     scaled_by,
 )
@@ -185,17 +186,31 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
     if (measured := coefficients.measured(machine, called, grads, given)) is not None:
         return measured
     if called == "clip" and (len(given.args) > 1 or given.given):  # jnp.clip(g, -limit, limit)
-        return _clipped(machine, grads, 2, given)
+        return _clipped(machine, grads, 1, given)
+    if called in ("minimum", "maximum") and (bounded := _bounded(machine, grads, called, given)) is not None:
+        return bounded
     if called == "ravel_pytree":
         return Tuple((), items=(grads, Library(("unflatten",), name="unflatten")))
     return coefficients.operated(machine, called, given)
 
 
 def _clipped(machine: Machine, of: Gradients, place: int, given: Call) -> Gradients:
-    """``jnp.clip(g, -limit, limit)``, ``g.clip(-limit, limit)``."""
-    said = limits.about(machine, given.get(place, "max", "a_max"), given.written(place, "max", "a_max"))
+    """``jnp.clip(g, -limit, limit)``, ``g.clip(-limit, limit)``; ``place`` is that of the lower bound."""
+    said = limits.between(machine, given, place)
     event = Clip(**machine.about(given.node), **said, returns=True, params=whose(of), kind="value", is_late=of.is_update)
     return changed(machine, of, event)
+
+
+def _bounded(machine: Machine, of: Gradients, called: str, given: Call) -> Gradients | None:
+    """``tf.minimum(g, limit)``: a bound on one side; with the other one after it a clip by value."""
+    other = next((x for x in given.args if x is not of), None)
+    if len(given.args) != 2 or other is None or number_of(other) == 0:
+        return None
+    side, before = called[:3], of.history[-1] if of.history else None
+    if isinstance(before, Clip) and before.bound not in ("", side):
+        return replace(of, history=(*of.history[:-1], replace(before, bound="")))
+    said = {**limits.about(machine, other, given.written(1)), "bound": side}
+    return changed(machine, of, Clip(**machine.about(given.node), **said, returns=True, params=whose(of), kind="value"))
 
 
 def _reduced(machine: Machine, grads: Gradients, given: Call) -> Gradients:
@@ -266,7 +281,7 @@ def _of_gradients(machine: Machine, of: Gradients, name: str, given: Call) -> Va
     if name in ("items", "values"):
         return of if name == "values" else replace(of, row=(Thing((*of.token, "key")), of))
     if name == "clip":
-        return _clipped(machine, of, 1, given)
+        return _clipped(machine, of, 0, given)
     return coefficients.measured(machine, name, of, given)
 
 

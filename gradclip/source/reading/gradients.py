@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 import math
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.natives import Native
-from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Hook, Params, Reduce, Step, Unscale, Write, Zero
+from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Params, Reduce, Step, Unscale, Zero
 from gradclip.source.reading import limits, measures, slots
-from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     SCALED,
     Bound,
@@ -37,22 +35,17 @@ if TYPE_CHECKING:
 __all__ = [
     "backward",
     "clip",
-    "computed",
     "dropped",
-    "hook",
     "is_optimizer",
     "is_optimizer_class",
     "is_scaler",
     "leave_scaled",
     "of_module",
     "of_optimizer",
-    "on_elements",
     "reduce",
-    "shards",
     "shares_modules",
     "step",
     "unscale",
-    "written",
     "zero",
 ]
 
@@ -63,10 +56,6 @@ _OPTIMIZERS = re.compile(
 )
 _NO_OPTIMIZER = re.compile(r"sched|\.lr\.|swa_utils|\.clip|clipped$", re.IGNORECASE)
 _NO_MODULE = re.compile(r"Attr$|\.initializers?\.")
-_WRITES = frozenset({"mul_", "div_", "add_", "sub_", "copy_", "normal_", "masked_fill_", "nan_to_num_"})
-_CLAMPS = frozenset({"clamp_", "clip_"})
-_NORMS = frozenset({"norm", "pow", "square", "max"})  #: a norm of a gradient, or its square
-_SAME_NORM = frozenset({"detach", "detach_", "float", "to", "abs", "flatten", "view", "reshape", "ravel"})
 
 
 # ---- whose parameters ----------------------------------------------------------------------------------------------------
@@ -278,76 +267,6 @@ def dropped(machine: Machine, given: Call) -> None:
     machine.emit(Clip(**machine.about(given.node), params=params, returns=True, is_dropped=True))
 
 
-# ---- gradients of parameters, one by one ---------------------------------------------------------------------------------
-
-
-def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Value | None:
-    """A method of ``p.grad``."""
-    if "gradient" not in owner.marks:
-        return None
-    event = machine.about(given.node)
-    if name in ("clone", "copy"):
-        return replace(owner, marks=owner.marks | {"copy"})
-    if name in _WRITES and "copy" in owner.marks:
-        if any(x.startswith(measures.MEASURED) for x in marks(given.args)):  # g.mul_(limit / norm)
-            machine.emit(Clip(**event, params=owner.params, is_copy=True))
-        return owner
-    if name == "zero_":
-        machine.emit(Zero(**event, params=owner.params))
-    elif name in _CLAMPS:
-        limit = (1, "max") if given.get(1, "max") is not None else (0, "min")
-        said = limits.about(machine, given.get(*limit), given.written(*limit))
-        machine.emit(Clip(**event, params=owner.params, kind="value", **said))
-    elif name in _WRITES:
-        machine.emit(Write(**event, params=owner.params, is_local=measures.LOCAL in marks(given.args)))
-    elif name in ("to_local", "full_tensor"):
-        return shards(owner, is_local=name == "to_local")
-    elif name in _SAME_NORM:
-        return owner
-    elif name in _NORMS:
-        return measures.measure(machine, owner, given.node)
-    else:
-        return None
-    return owner
-
-
-def shards(owner: Elements, *, is_local: bool) -> Elements:
-    """The shards of gradients that this process holds, or the whole gradients."""
-    said = owner.marks | {measures.LOCAL} if is_local else owner.marks - {measures.LOCAL}
-    return Elements(owner.token, said, params=owner.params, is_one=owner.is_one, loop=owner.loop, of=owner.of)
-
-
-def written(machine: Machine, owner: Value, made: Value, target: ast.Attribute) -> None:
-    """``p.grad = made``."""
-    params = owner.params if isinstance(owner, Elements) else UNKNOWN
-    kind = Zero if isinstance(made, Constant) and made.value is None else Write
-    event = kind(**machine.about(target), params=params)
-    machine.emit(replace(event, is_local=measures.LOCAL in made.marks) if isinstance(event, Write) else event)
-
-
-def hook(machine: Machine, function: Function, given: Call) -> None:
-    """``p.register_hook(clip)``: what a hook does not return is lost, if it does not change its gradient in place."""
-    nodes = [] if isinstance(function.node, ast.Lambda) else list(ast.walk(function.node))
-    calls = [last(x.func) for x in nodes if isinstance(x, ast.Call)]
-    stores = (x for x in nodes if isinstance(x, (ast.Attribute, ast.Subscript)) and isinstance(x.ctx, ast.Store))
-    keeps = any(isinstance(x, ast.AugAssign) or (isinstance(x, ast.Return) and x.value is not None) for x in nodes)
-    keeps = keeps or any(True for _ in stores) or any(x.endswith("_") or x == "append" for x in calls)
-    if (
-        not keeps
-        and any("clamp" in x or "clip" in x for x in calls)
-        and not any(isinstance(x, ast.keyword) and x.arg == "out" for x in nodes)
-    ):
-        machine.emit(Hook(**machine.about(given.node)))
-
-
 def leave_scaled(machine: Machine, node: ast.With | ast.AsyncWith) -> None:
     """The end of ``with amp.scale_loss(loss, optimizer)``, which unscales."""
     machine.emit(Unscale(**machine.about(node.items[0].context_expr), params=UNKNOWN))
-
-
-def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Value | None:
-    """The square of a parameter's gradient."""
-    is_square = isinstance(node.op, ast.Pow) or (isinstance(node.op, ast.Mult) and left.token == right.token)
-    if is_square and isinstance(left, Elements) and "gradient" in left.marks:
-        return measures.measure(machine, left, node)
-    return None

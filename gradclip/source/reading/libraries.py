@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.natives import BY_NAME, NATIVES, Kind, Native
 from gradclip.natives.own import BY_RULE, dialect_of, reproduced
-from gradclip.source.reading import functional, gradients, measures, own, slots, taken, transformations
+from gradclip.source.reading import elements, functional, gradients, measures, own, slots, taken, transformations
 from gradclip.source.reading.values import (
     MOST,
     SCALED,
@@ -104,7 +104,7 @@ def function(machine: Machine, name: str, given: Call) -> Value:
     if last == "backward" and "autograd" in name:
         return gradients.backward(machine, first, given)
     if last in ("_foreach_mul_", "_foreach_div_") and isinstance(first, Elements):
-        return gradients.on_elements(machine, first, last.removeprefix("_foreach_"), given) or first
+        return elements.on_elements(machine, first, last.removeprefix("_foreach_"), given) or first
     takes = (native is not None and native.kind is Kind.MEASURE) or last in ("norm", "vector_norm")
     if takes and isinstance(first, Elements) and "gradient" in first.marks:
         return measures.measure(machine, first, given.node)
@@ -180,7 +180,7 @@ def _made(machine: Machine, name: str, given: Call) -> Value:
 def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | None:
     """The result of a method of an object that the project does not define; None if nothing is known of it."""
     first = given.get(0)
-    if isinstance(owner, Elements) and (made := gradients.on_elements(machine, owner, name, given)) is not None:
+    if isinstance(owner, Elements) and (made := elements.on_elements(machine, owner, name, given)) is not None:
         return made
     if (made := functional.method(machine, owner, name, given)) is not None:
         return made
@@ -212,7 +212,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     if name in _CLIP_METHODS:
         return _clip_method(machine, owner, name, given)
     if name == "register_hook" and isinstance(first, Function):
-        gradients.hook(machine, first, given)
+        elements.hook(machine, first, given)
     if name == "add_argument":
         _setting(machine, given)
     if name == "compile" and (optimizer := given.get(0, "optimizer")) is not None:

@@ -13,7 +13,7 @@ from gradclip.source.reading.values import Call, Constant, Origin, Thing, Value,
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["about", "of_native"]
+__all__ = ["about", "between", "of_native"]
 
 _TELLS = re.compile(r"norm|val|global|each|per_", re.IGNORECASE)  #: a name that says what its limit is of
 
@@ -23,6 +23,20 @@ def about(machine: Machine, limit: Value | None, node: ast.expr | None, *, zero_
     setting = _setting(limit, node)
     off = not zero_is_off and bool(setting) and _is_off(machine, limit, node, setting)
     return {"limit": _identity(limit), "setting": setting, "is_off": off}
+
+
+def between(machine: Machine, given: Call, place: int) -> dict[str, Any]:
+    """What ``clamp(-limit, limit)`` says of its limit; ``place`` is that of its lower bound."""
+    names = {"min": ("min", "a_min"), "max": ("max", "a_max")}
+    sides = {side: (place + i, *more) for i, (side, more) in enumerate(names.items())}
+    has = [side for side, where in sides.items() if not _is_none(given.get(*where))]
+    upper = sides[has[-1]] if has else sides["max"]
+    bound = has[0] if len(has) == 1 and not given.is_starred else ""
+    return {**about(machine, given.get(*upper), given.written(*upper)), "bound": bound}
+
+
+def _is_none(value: Value | None) -> bool:
+    return value is None or (isinstance(value, Constant) and value.value is None)
 
 
 def of_native(machine: Machine, native: Native, given: Call) -> dict[str, Any]:

@@ -95,6 +95,9 @@ class Machine:
         self.unread: dict[object, tuple[Event, ...]] = {}  #: those of them that a step has been made without
         self.read: set[object] = set()  #: the places of others
         self.sums: dict[Token, Gradients] = {}  #: what the program has added to its own variables, by their identity
+        self.lost: dict[Token, tuple[int, Event]] = {}  #: clips whose result has a name that nothing has read, and their places
+        self.bounds: dict[Hashable, Token] = {}  #: with what a test compares a norm
+        self.above: list[Token] = []  #: the limits that a norm is above, by the tests around this code
         self.reduces = False  #: whether this way has summed gradients that are values over processes
         self.replicas = 0  #: functions around this code that a strategy runs on each replica
         self.again = 0  #: closures around this code that a step calls

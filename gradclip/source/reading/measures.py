@@ -5,40 +5,42 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Clip, Measure
 from gradclip.source.reading.coefficients import Norm
+from gradclip.source.reading.degrees import KEEPS, LIKE, MEASURED, WEIGHTS, degree, said
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import Call, Constant, Elements, Table, Thing, Value, number_of
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["LOCAL", "compared", "logged", "measure", "passed", "reduced", "rooted"]
+__all__ = ["LOCAL", "bounded", "compared", "logged", "measure", "of_weights", "passed", "reduced", "rooted"]
 
 LOCAL = "local"  #: the mark of this process's shards, and of values computed from them
-MEASURED = "measured:"  #: the mark of a norm, with the place of its event
 #: functions that compute in one process
-_ALONE = frozenset(
-    {
-        *("abs", "append", "as_tensor", "cat", "clamp", "clip", "cpu", "debug", "detach", "extend", "float"),
-        *("full_like", "info", "isfinite", "isnan", "item", "log", "max", "maximum", "min", "minimum", "norm"),
-        *("pow", "print", "sqrt", "square", "stack", "sum", "tensor", "to", "vector_norm", "where"),
-    }
-)
+_ALONE = KEEPS | LIKE.keys() | {"debug", "full_like", "info", "isfinite", "isnan", "log", "pow", "print", "where"}
 _LOGGED = re.compile(r"^(?!.*(after|post|clipped)).*(grad\w*[^\w]?norm|gnorm)", re.IGNORECASE)
 
 
-def measure(machine: Machine, of: Elements, node: ast.expr) -> Value:
-    """``p.grad.norm()``, ``p.grad ** 2``: a norm or its square, of which its use says later what it is for."""
+def measure(machine: Machine, of: Elements, node: ast.expr, power: float | None = 1) -> Value:
+    """``p.grad.norm()``, ``p.grad ** 2``: a norm or a power of it, of which its use says later what it is for."""
     machine.emit(Measure(**machine.about(node), params=of.params))
     place = len(machine.events) - 1
-    return Thing(
-        (node.lineno, node.col_offset, place), frozenset({"norm", "varies", f"{MEASURED}{place}"}) | of.marks & {LOCAL}
-    )
+    marks = frozenset({"norm", "varies", f"{MEASURED}{place}"}) | of.marks & {LOCAL}
+    return Thing((node.lineno, node.col_offset, place), said(marks, None if power is None else Fraction(power)))
+
+
+def of_weights(of: Elements, name: str, given: Call) -> Value | None:
+    """``p.norm()``, ``p.data.pow(2)``: of a parameter."""
+    if name not in ("norm", "pow", "square") or not of.is_one:
+        return None
+    power = number_of(given.get(0, "exponent")) if name == "pow" else 2 if name == "square" else 1
+    return Thing((*of.token, name), said(frozenset({WEIGHTS}), None if power is None else Fraction(power)))
 
 
 def reduced(machine: Machine, given: Call) -> None:
@@ -85,6 +87,12 @@ def compared(machine: Machine, left: Value, right: Value) -> None:
         above = any(x == other.token or (value is not None and isinstance(x, (int, float)) and value >= x) for x in limits)
         if above:
             _used(machine, one, "limit")
+
+
+def bounded(machine: Machine, test: Hashable, left: Value, right: Value) -> None:
+    """``if norm > limit:``."""
+    if degree(left) == 1 and degree(right) == 0:
+        machine.bounds[test] = right.token
 
 
 def logged(machine: Machine, values: Iterable[Value]) -> None:

@@ -8,13 +8,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradclip.rounds import Step
-from gradclip.source.reading import coefficients, expressions, functional, gradients, measures, slots, taken, tests
+from gradclip.source.reading import (
+    coefficients,
+    degrees,
+    elements,
+    expressions,
+    functional,
+    gradients,
+    measures,
+    slots,
+    taken,
+    tests,
+)
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     Class,
     Constant,
     Context,
     Elements,
+    Formula,
     Function,
     Gradients,
     Instance,
@@ -113,6 +125,8 @@ def _aug_assign(machine: Machine, node: ast.AugAssign) -> None:
     operation = ast.copy_location(ast.BinOp(node.target, node.op, node.value), node)
     if isinstance(old, Gradients) or isinstance(more, Gradients):
         machine.bind(node.target, coefficients.computed(machine, operation, old, more) or old)
+    elif isinstance(old, Elements) and "gradient" in old.marks and isinstance(node.op, (ast.Mult, ast.Div)):
+        elements.scaled(machine, old, node.target, more, divides=isinstance(node.op, ast.Div))
     elif isinstance(old, Elements):
         made = joined([old, more])
         made.marks |= more.marks & {measures.LOCAL}
@@ -120,7 +134,7 @@ def _aug_assign(machine: Machine, node: ast.AugAssign) -> None:
     elif isinstance(more, coefficients.Norm):
         machine.bind(node.target, coefficients.summed(more))
     else:
-        marks = old.marks | more.marks | {"varies"}
+        marks = degrees.combined(node.op, old, more) | {"varies"}
         if last(node.target) in machine.scope.file.counters:
             marks |= {"every"}
         key = (old.token, type(node.op).__name__, more.token)
@@ -131,6 +145,7 @@ def bind(machine: Machine, target: ast.expr, value: Value) -> None:
     """Give a target a value."""
     if isinstance(target, ast.Name):
         machine.scope.names[target.id] = value
+        elements.named(machine, value)
     elif isinstance(target, (ast.Tuple, ast.List)):
         parts = expressions.unpacked(machine, value, target)
         for one, part in zip(target.elts, parts, strict=True):
@@ -144,7 +159,7 @@ def bind(machine: Machine, target: ast.expr, value: Value) -> None:
         if isinstance(owner, Instance):
             owner.fields[target.attr] = value
         elif target.attr == "grad":
-            gradients.written(machine, owner, value, target)
+            elements.written(machine, owner, value, target)
     elif isinstance(target, ast.Subscript):
         owner, key = machine.value(target.value), machine.value(target.slice)
         measures.logged(machine, (key, value))  # stats["grad_norm"] = norm
@@ -166,7 +181,7 @@ def _if(machine: Machine, node: ast.If) -> str:
     if known is not None and not formula.marks:
         return machine.block(node.body if known else node.orelse)
     if not matters and not any(leaves):
-        return _both(machine, node)
+        return _both(machine, node, formula)
     ends = isinstance(node.body[-1], (ast.Continue, ast.Break, ast.Raise))  # the usual way goes on
     default = not ends and ((matters and any(map(file.matters, node.body))) or not leaves[0])
     told = machine.changes and any(tests.kind_of(x.marks) for x in atoms(formula))  # `if i % k: continue`
@@ -175,17 +190,26 @@ def _if(machine: Machine, node: ast.If) -> str:
     conditions = tests.conditions(machine, formula, truth)
     mark = len(machine.conditions)
     machine.conditions += conditions
-    left = machine.block(node.body if truth else node.orelse)
+    left = _under(machine, formula, node.body) if truth else machine.block(node.orelse)
     if left or not any(leaves):
         del machine.conditions[mark:]
     return left
 
 
-def _both(machine: Machine, node: ast.If) -> str:
+def _under(machine: Machine, test: Formula, body: list[ast.stmt]) -> str:
+    """Run what is under a test: ``if norm > limit:``."""
+    limit = machine.bounds.get(test.token)
+    machine.above += [] if limit is None else [limit]
+    left = machine.block(body)
+    del machine.above[len(machine.above) - (limit is not None) :]
+    return left
+
+
+def _both(machine: Machine, node: ast.If, test: Formula) -> str:
     """A branch without events: what its sides bind is one of the two."""
     names = machine.scope.names
     before = dict(names)
-    machine.block(node.body)
+    _under(machine, test, node.body)
     first = dict(names)
     names.clear()
     names.update(before)

@@ -70,6 +70,8 @@ def _compared(machine: Machine, node: ast.Compare) -> Formula:
         return Formula(op="not", parts=(there,)) if is_none and op in (ast.Is, ast.Eq) else there
     name = _SAME.get(op, op.__name__)
     atom = Formula(machine.token(name, left.token, right.token), said, text=text)
+    if op in (ast.Gt, ast.GtE):
+        measures.bounded(machine, atom.token, left, right)
     return Formula(op="not", parts=(atom,)) if op in _SAME else atom
 
 

@@ -276,6 +276,8 @@ def _ways(file: File, begin: Begin, left: int) -> Iterator[Machine]:
         machine = Machine(file, flips, min(_STEPS, left))
         with contextlib.suppress(Spent, RecursionError):
             begin(machine)
+        for place, lost in sorted(machine.lost.values(), key=lambda one: one[0], reverse=True):
+            machine.events.insert(place, lost)
         left -= _STEPS - max(machine.left, 0)
         events = [*machine.events, *(x for taken in machine.taken for x in taken)]
         has_clip = any(isinstance(x, Clip) for x in events)

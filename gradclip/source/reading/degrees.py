@@ -1,0 +1,63 @@
+"""How a number follows the size of the gradients: a norm has degree 1, its square 2, a limit divided by it -1."""
+
+from __future__ import annotations
+
+import ast
+from fractions import Fraction
+
+from gradclip.source.reading.values import Constant, Value, number_of
+
+__all__ = ["KEEPS", "LIKE", "MEASURED", "WEIGHTS", "WRONG", "after_call", "combined", "degree", "said"]
+
+MEASURED = "measured:"  #: the mark of a norm, with the place of its event
+WEIGHTS = "weights"  #: the mark of a norm of parameters
+_DEGREE = "degree:"  #: the mark of a number that is computed from norms
+_OF_GRADIENTS = frozenset({"gradient", "norm"})
+#: functions of norms whose result has the degree of what they get
+KEEPS = frozenset(
+    {
+        *("abs", "append", "as_tensor", "cat", "clamp", "clip", "cpu", "detach", "extend", "float", "item", "max", "maximum"),
+        *("min", "minimum", "norm", "stack", "sum", "tensor", "to", "vector_norm"),
+    }
+)
+WRONG = {Fraction(-2): "square", Fraction(-1, 2): "root"}  #: degrees that no factor of a clip has
+LIKE = {"sqrt": Fraction(1, 2), "square": Fraction(2), "reciprocal": Fraction(-1), "rsqrt": Fraction(-1, 2)}
+
+
+def degree(one: Value) -> Fraction | None:
+    """The degree of a number, 0 for one that no gradient has a part in; None if it is not known."""
+    found = [x for x in one.marks if x.startswith(_DEGREE)]
+    if len(found) == 1:
+        return Fraction(found[0][len(_DEGREE) :])
+    is_free = not found and _OF_GRADIENTS.isdisjoint(one.marks) and not any(x.startswith(MEASURED) for x in one.marks)
+    return Fraction(0) if is_free else None
+
+
+def said(marks: frozenset[str], of: Fraction | int | None) -> frozenset[str]:
+    """What is said of a number, with another degree."""
+    rest = frozenset(x for x in marks if not x.startswith(_DEGREE))
+    return rest if of is None or (of == 0 and rest == marks) else rest | {f"{_DEGREE}{of}"}
+
+
+def combined(op: ast.operator, left: Value, right: Value) -> frozenset[str]:
+    """What is said of the result of an operator."""
+    marks, one, other = left.marks | right.marks, degree(left), degree(right)
+    if isinstance(op, ast.Pow):
+        power = number_of(right)
+        is_plain = power is not None and abs(power) < 100
+        return said(marks, one * Fraction(power) if one is not None and power is not None and is_plain else None)
+    if isinstance(op, (ast.Mult, ast.Div)) and one is not None and other is not None:
+        return said(marks, one + other if isinstance(op, ast.Mult) else one - other)
+    if isinstance(op, (ast.Add, ast.Sub)):  # norm + 1e-6, 0.0 + norm
+        return marks if one == other or isinstance(left, Constant) or isinstance(right, Constant) else said(marks, None)
+    return said(marks, None)
+
+
+def after_call(name: str, marks: frozenset[str], args: tuple[Value, ...]) -> frozenset[str]:
+    """What is said of the result of a function of numbers."""
+    known = [x for x in args if degree(x) != 0]
+    if name in ("pow", "float_power") and len(args) > 1:
+        return combined(ast.Pow(), args[-2], args[-1])
+    if name in LIKE and len(known) == 1 and (of := degree(known[0])) is not None:
+        return said(marks, of * LIKE[name])
+    return marks if name in KEEPS else said(marks, None)

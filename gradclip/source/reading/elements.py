@@ -1,0 +1,146 @@
+"""Gradients of parameters, one by one, and what a program that clips by hand does to them: ``p.grad.mul_(limit / norm)``."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gradclip.rounds import UNKNOWN, Clip, Hook, Write, Zero
+from gradclip.source.reading import degrees, limits, measures
+from gradclip.source.reading.program import last
+from gradclip.source.reading.values import (
+    Call,
+    Constant,
+    Elements,
+    Function,
+    Product,
+    Value,
+    marks,
+    number_of,
+)
+
+if TYPE_CHECKING:
+    from gradclip.source.reading.machine import Machine
+
+__all__ = ["computed", "hook", "named", "on_elements", "read", "scaled", "shards", "written"]
+
+_WRITES = frozenset({"mul_", "div_", "add_", "sub_", "copy_", "normal_", "masked_fill_", "nan_to_num_"})
+_CLAMPS = frozenset({"clamp_", "clip_"})
+_RETURNS = frozenset({"mul", "div", "clamp", "clip"})  #: the same, of a new tensor
+_NORMS = frozenset({"norm", "pow", "square", "max"})  #: a norm of a gradient, or its square
+_SAME_NORM = frozenset({"detach", "detach_", "float", "to", "abs", "flatten", "view", "reshape", "ravel"})
+
+
+def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Value | None:
+    """A method of ``p.grad``."""
+    if "gradient" not in owner.marks:
+        return measures.of_weights(owner, name, given)
+    event = machine.about(given.node)
+    if name in ("clone", "copy"):
+        return replace(owner, marks=owner.marks | {"copy"})
+    if name in _WRITES and "copy" in owner.marks:
+        if any(x.startswith(degrees.MEASURED) for x in marks(given.args)):  # g.mul_(limit / norm)
+            machine.emit(Clip(**event, params=owner.params, is_copy=True))
+        return owner
+    if name in _RETURNS and given.node is machine.bare:  # p.grad.clamp(-1, 1)
+        machine.emit(Clip(**event, params=owner.params, kind="value", is_dropped=True))
+    elif name == "zero_":
+        machine.emit(Zero(**event, params=owner.params))
+    elif name in _CLAMPS:
+        machine.emit(Clip(**event, params=owner.params, kind="value", **limits.between(machine, given, 0)))
+    elif name in ("mul_", "div_") and given.args:
+        scaled(machine, owner, given.node, given.args[0], divides=name == "div_")
+    elif name in _WRITES:
+        machine.emit(Write(**event, params=owner.params, is_local=measures.LOCAL in marks(given.args)))
+    elif name in ("to_local", "full_tensor"):
+        return shards(owner, is_local=name == "to_local")
+    elif name in _SAME_NORM:
+        return owner
+    elif name in _NORMS:
+        power = number_of(given.get(0, "exponent")) if name == "pow" else 2 if name == "square" else 1
+        return measures.measure(machine, owner, given.node, power)
+    else:
+        return None
+    return owner
+
+
+def scaled(machine: Machine, owner: Elements, node: ast.expr, by: Value, *, divides: bool) -> None:
+    """``p.grad.mul_(limit / norm)``, ``p.grad /= norm / limit``: in place."""
+    is_local = measures.LOCAL in by.marks
+    machine.emit(
+        Write(**machine.about(node), params=owner.params, is_local=is_local, factor=_factor(machine, by, divides=divides))
+    )
+
+
+def _factor(machine: Machine, by: Value, *, divides: bool) -> str:
+    """What gradients are multiplied with in the place of a limit divided by their norm."""
+    of = degrees.degree(by)
+    power = -of if divides and of is not None else of
+    if not any(x.startswith(degrees.MEASURED) for x in by.marks):
+        is_limit = not divides and by.token and by.token in machine.above
+        return "limit" if is_limit else "weights" if degrees.WEIGHTS in by.marks and power == -1 else ""
+    return "" if power is None else "grows" if power > 0 else degrees.WRONG.get(power, "")
+
+
+def named(machine: Machine, value: Value) -> None:
+    """``g = g * coefficient``: a clip that is lost, unless the program reads the name."""
+    if isinstance(value, Scaled) and value.event is not None:
+        machine.lost.setdefault(value.token, (len(machine.events), value.event))
+
+
+def read(machine: Machine, value: Value) -> None:
+    """The program reads what has a name."""
+    machine.lost.pop(value.token, None)
+
+
+def shards(owner: Elements, *, is_local: bool) -> Elements:
+    """The shards of gradients that this process holds, or the whole gradients."""
+    said = owner.marks | {measures.LOCAL} if is_local else owner.marks - {measures.LOCAL}
+    return Elements(owner.token, said, params=owner.params, is_one=owner.is_one, loop=owner.loop, of=owner.of)
+
+
+def written(machine: Machine, owner: Value, made: Value, target: ast.Attribute) -> None:
+    """``p.grad = made``."""
+    params = owner.params if isinstance(owner, Elements) else UNKNOWN
+    kind = Zero if isinstance(made, Constant) and made.value is None else Write
+    event = kind(**machine.about(target), params=params)
+    machine.emit(replace(event, is_local=measures.LOCAL in made.marks) if isinstance(event, Write) else event)
+
+
+def hook(machine: Machine, function: Function, given: Call) -> None:
+    """``p.register_hook(clip)``: what a hook does not return is lost, if it does not change its gradient in place."""
+    nodes = [] if isinstance(function.node, ast.Lambda) else list(ast.walk(function.node))
+    calls = [last(x.func) for x in nodes if isinstance(x, ast.Call)]
+    stores = (x for x in nodes if isinstance(x, (ast.Attribute, ast.Subscript)) and isinstance(x.ctx, ast.Store))
+    keeps = any(isinstance(x, ast.AugAssign) or (isinstance(x, ast.Return) and x.value is not None) for x in nodes)
+    keeps = keeps or any(True for _ in stores) or any(x.endswith("_") or x == "append" for x in calls)
+    if (
+        not keeps
+        and any("clamp" in x or "clip" in x for x in calls)
+        and not any(isinstance(x, ast.keyword) and x.arg == "out" for x in nodes)
+    ):
+        machine.emit(Hook(**machine.about(given.node)))
+
+
+@dataclass(eq=False, slots=True)
+class Scaled(Product):
+    """A parameter's gradient times a number that a norm is in."""
+
+    event: Clip | None = None
+
+
+def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Value | None:
+    """The square of a parameter's gradient, or the gradient times a coefficient."""
+    power = number_of(right) if isinstance(node.op, ast.Pow) else 2
+    is_square = isinstance(node.op, ast.Pow) or (isinstance(node.op, ast.Mult) and left.token == right.token)
+    if is_square and isinstance(left, Elements) and "gradient" in left.marks:
+        return measures.measure(machine, left, node, power)
+    for one, by in ((left, right), (right, left)):
+        if not isinstance(one, Elements) or not one.is_one or "gradient" not in one.marks or isinstance(by, Elements):
+            continue
+        if isinstance(node.op, ast.Mult) and any(x.startswith(degrees.MEASURED) for x in by.marks):
+            event = Clip(**machine.about(node), params=one.params, is_dropped=True)
+            token = machine.token("scaled", one.token, by.token, id(node))
+            return Scaled(token, degrees.said(one.marks | by.marks, None), frozenset({one.token, by.token}), event)
+    return None
