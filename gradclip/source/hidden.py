@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+
+from gradclip.source.parsing import parsed
 
 __all__ = ["hide", "may_clip", "names_clip"]
 
@@ -41,6 +43,10 @@ _CLIPS = (
 _ELEMENTS = re.compile(
     r"(?s)\bmin(imum)?\(.{0,200}?\bmax(imum)?\(|\bmax(imum)?\(.{0,200}?\bmin(imum)?\(|\[[^\]\n]*[<>][^\]\n]*\] *[*/]="
 )
+_EXTREMES = {"min": "min", "minimum": "min", "max": "max", "maximum": "max"}
+#: in lower case: names that a clip by hand has
+_BY_HAND = re.compile(r"clip(p|_?(grad|norm|coef|val|fac|scal|rat|by))|grad\w*clip|(global|total|grad|tree)_norm|dpsgd")
+_WORD = re.compile(r"\w+")
 #: in lower case: a bound or a norm, which may be of gradients
 _BOUNDS = ("_norm", "norm(", "/ norm", "/norm", "/ (norm", "/(norm", "minimum", ".mul_(")
 #: a norm, or a bound, without one of the words
@@ -64,12 +70,62 @@ def may_clip(source: str, *, lint: bool) -> bool:
     )
 
 
-def names_clip(source: str) -> bool:
-    """Whether a source that may clip names a clip, or a bound of each element. All others are written by hand."""
+def names_clip(source: str, names: Collection[str]) -> bool:
+    """Whether the code of a source that may clip names a clip, or bounds each element. All others are written by hand.
+
+    Args:
+        source: Python 3.
+        names: the names of clips, and of settings that clip.
+
+    Raises:
+        SourceError: if the source is not Python 3.
+    """
     lower = source.lower()
     # `from optax.tree import norm`, and a norm that is called total
     is_called = ("optax" in lower and "norm" in lower) or (".grad" in lower and "total" in lower)
-    return is_called or any(word in lower for word in _CLIPS) or _ELEMENTS.search(lower) is not None
+    if not (is_called or any(word in lower for word in _CLIPS) or _ELEMENTS.search(lower)):
+        return False
+    written, bounds = _read(parsed(source))
+    text = "\n".join(written)
+    is_called = ("optax" in lower and "norm" in text) or ("grad" in written and "total" in text)
+    return bounds or is_called or not written.isdisjoint(names) or _BY_HAND.search(text.lower()) is not None
+
+
+def _read(tree: ast.Module) -> tuple[set[str], bool]:
+    """The names in the code and in its strings, but not in its comments; and whether something bounds some elements."""
+    words: set[str] = set()
+    bounds = False
+    for node in ast.walk(tree):
+        kind = node.__class__
+        if kind is ast.Name:
+            words.add(node.id)  # type: ignore[attr-defined]
+        elif kind is ast.Attribute:
+            words.add(node.attr)  # type: ignore[attr-defined]
+        elif isinstance(node, ast.keyword) and node.arg is not None:
+            words.add(node.arg)
+        elif isinstance(node, ast.alias):
+            words.update(node.name.split("."))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words.update(_WORD.findall(node.value))
+        elif isinstance(node, (ast.FunctionDef, ast.arg)):
+            words.add(node.name if isinstance(node, ast.FunctionDef) else node.arg)
+        elif isinstance(node, ast.Call):
+            bounds = bounds or _is_nested(node)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
+            bounds = bounds or any(isinstance(one, ast.Compare) for one in ast.walk(node.target.slice))
+    return words, bounds
+
+
+def _is_nested(node: ast.Call) -> bool:
+    """Whether it is a minimum of a maximum, or the reverse."""
+    outer = _EXTREMES.get(_last(node.func), "")
+    return bool(outer) and any(
+        isinstance(one, ast.Call) and _EXTREMES.get(_last(one.func), outer) != outer for one in node.args
+    )
+
+
+def _last(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
 
 
 def hide(tree: ast.Module, data: bytes, lines: Sequence[int]) -> tuple[bytes, list[Function]]:

@@ -6,6 +6,7 @@ LibCST's parser is native code and recursive: a tree that is too deep ends the p
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 import warnings
@@ -41,6 +42,7 @@ def tree(text: str) -> ast.Module:
     return made
 
 
+@functools.lru_cache(maxsize=1)  # a search and the reading that it allows parse one source
 def parsed(text: str) -> ast.Module:
     """The same, also of a source that would crash LibCST's parser."""
     try:

@@ -166,7 +166,7 @@ MANY = {
     "methods": "class C{0}:\n    def clip_grads{0}(self, m):\n        torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)\n",
     "reduced": "def f{0}(m, x, opt):\n    dist.all_reduce(x)\n    torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)\n",
     "with reduces": "dist.all_reduce(x)\ntorch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)\n",
-    "by hand, reduced after": "torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)\ndist.all_reduce(p.grad)\n",
+    "reduced after": "torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)\ndist.all_reduce(p.grad)\n",
     "by hand, a method of its class": "class C{0}:\n    def clip(self):\n        self.clip_gradients(1)\n",
     "by hand, a method of an object": "import lib{0}\nmodel{0}.clip_grad_norm_(1)\n",
     "by hand, looked up": "name{0} = 'clip_grad_norm_'\ngetattr(torch.nn.utils, name)\n",
@@ -215,7 +215,8 @@ def test_twice_as_many_clips_are_twice_as_much_work(name: str, head: str) -> Non
         source = "import torch, paddle, tensorflow as tf\n" + (HEADS[head] + indent(clips, "    ") if head else clips)
         done = []
         count = work(lambda: done.append(migrate_source(source, Options())))
-        assert [site.outcome for site in done[0].sites] == [Verdict.MANUAL if by_hand else Verdict.REWRITTEN] * many
+        outcomes = [Verdict.MANUAL] if by_hand else [Verdict.REWRITTEN, *[Verdict.MANUAL] * (name == "reduced after")]
+        assert [site.outcome for site in done[0].sites] == outcomes * many
         return count
 
     took(2)  # fill the caches

@@ -136,7 +136,8 @@ class _Matcher:
     def _follow(self, target: cst.BaseExpression, path: _Path, depth: int) -> None:
         """Follow the later uses of a name or an attribute in its function."""
         start, around = self._source.start(target), self._around(target)
-        named = self._named.get((around, self._source.code(target)), ())
+        key = around, self._source.code(target)
+        named = self._source.once((_Matcher._follow, *key), lambda: sorted(self._named.get(key, ()), key=self._source.start))
         first = bisect.bisect_right(named, start, key=self._source.start)
         stop = 0
         for use in named[first : first + _USES]:
@@ -152,7 +153,7 @@ class _Matcher:
 
     @functools.cached_property
     def _named(self) -> Mapping[tuple[cst.CSTNode, str], list[cst.BaseExpression]]:
-        """The names and the attributes by the function around them and their code."""
+        """The names and the attributes by the function around them and their code, in any order."""
         found: dict[tuple[cst.CSTNode, str], list[cst.BaseExpression]] = defaultdict(list)
         for name, uses in self._resolver.uses.items():
             for use in uses:
@@ -160,7 +161,7 @@ class _Matcher:
         for one in self._source.any(cst.Attribute):
             if isinstance(one.value, cst.Name):
                 found[self._around(one), f"{one.value.value}.{one.attr.value}"].append(one)
-        return {key: sorted(uses, key=self._source.start) for key, uses in found.items()}
+        return found
 
     def _outer(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
         """The expression around one, if it is of the same computation."""

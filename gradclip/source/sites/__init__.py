@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import libcst as cst
 
 from gradclip.core.errors import more
-from gradclip.natives import BY_NAME, Kind
+from gradclip.natives import BY_NAME, KEYWORDS, Kind
 from gradclip.source.bind import keyword
 from gradclip.source.byhand import clamps, likely, norms
 from gradclip.source.codes import wanted
@@ -23,7 +23,7 @@ from gradclip.source.model import Migrated, Options, Site, SourceError, Verdict
 from gradclip.source.resolve import Resolver
 from gradclip.source.settings import KEYS
 from gradclip.source.sites import calls, configuration, libraries, mentions, own
-from gradclip.source.source import Source, last_name, target_names
+from gradclip.source.source import Source, last_name, target_names, words
 from gradclip.source.traps import PLACES, steps
 from gradclip.source.values import Values
 
@@ -68,7 +68,7 @@ def read(source: str, options: Options, do: Callable[[Context], Migrated]) -> Mi
     collects = gc.isenabled()
     gc.disable()  # a tree has many objects, and none becomes garbage during parsing
     try:
-        if not (options.lint or options.norms or names_clip(text) or likely.shown(text)):
+        if not (options.lint or options.norms or names_clip(text, _CLIPS) or likely.shown(text)):
             return Migrated(source)
         made = do(_context(Source(text), options))
     except RecursionError:
@@ -101,7 +101,7 @@ def decided(
     calls = frozenset(one.call for one in places if isinstance(one, ApiCall))
     mistakes = [manual(node, finding) for check in PLACES for node, finding in check(context)]
     told = {(one.node, one.code) for one in mistakes}
-    others = [manual(*one) for one in steps.elsewhere(context, calls)]
+    others = [manual(*one) for one in steps.elsewhere(context, calls)] if _has_steps(places, context) else []
     mistakes += [one for one in others if (one.node, one.code) not in told]
     named = {one.node for one in mistakes}
     for found in places:
@@ -111,6 +111,11 @@ def decided(
     chosen = [one for one in mistakes if wanted(context.options, one.code, *([one.api.code] if one.api is not None else ()))]
     kept = _outermost(chosen, context.source)
     return sorted(kept, key=lambda one: context.source.start(one.node))
+
+
+def _has_steps(places: Sequence[_Found], context: Context) -> bool:
+    """Whether the rounds of a source are read: always by the linter; a migration is about the source's own clips."""
+    return context.options.lint or any(not isinstance(one, Decision) or one.code != "GM112" for one in places)
 
 
 def _outermost(decisions: Sequence[Decision], source: Source) -> list[Decision]:
@@ -173,16 +178,15 @@ def _others(context: Context) -> Iterator[_Found]:
 
 def _names(context: Context) -> frozenset[str]:
     """The last names that a relevant call can have in this source: imports and assignments may add new names."""
-    telling = mentions.METHODS | clamps.METHODS | libraries.LAST_NAMES | _TABLE | own.LAST_NAMES
-    imported = {binding.local for binding in context.resolver.bindings if binding.qualified.rpartition(".")[2] in telling}
+    imported = {binding.local for binding in context.resolver.bindings if binding.qualified.rpartition(".")[2] in _TELLING}
     assigned = {
         name
         for assign in context.source.any(cst.Assign)
-        if last_name(assign.value) in telling | imported
+        if last_name(assign.value) in _TELLING | imported
         for target in assign.targets
         for name in target_names(target.target)
     }
-    return frozenset(telling | imported | assigned)
+    return frozenset(_TELLING | imported | assigned)
 
 
 def _is_value(node: cst.Name | cst.Attribute, source: Source) -> bool:
@@ -208,3 +212,9 @@ def _is_value(node: cst.Name | cst.Attribute, source: Source) -> bool:
 
 
 _TABLE = frozenset(name.partition("(")[0].rpartition(".")[2] for name in BY_NAME)
+_TELLING = mentions.METHODS | clamps.METHODS | libraries.LAST_NAMES | _TABLE | own.LAST_NAMES
+#: the names of clips and of settings that clip; an optimizer clips by such a setting, and most sources have a minimum
+_CLIPS = (_TELLING | KEYS.keys() | configuration.CLIP_KEYWORDS) - {
+    name.rpartition(".")[2] for name, apis in KEYWORDS.items() if all(len(api.signature.parameters) <= 3 for api in apis)
+}
+_CLIPS -= words("min max minimum maximum norm")

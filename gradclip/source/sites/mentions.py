@@ -36,6 +36,7 @@ _CALLED = re.compile(r"\b(\w++)\s*\(")
 _LAST_NAMES: dict[str, list[str]] = {}
 for _name in BY_NAME:
     _LAST_NAMES.setdefault(_name.rpartition(".")[0], []).append(_name.rpartition(".")[2])
+_LASTS = frozenset().union(*_LAST_NAMES.values())
 _WHO = {
     "accelerator": "Accelerate's unscales, and reduces over the shards",
     "fabric": "Lightning Fabric's knows the strategy and the precision",
@@ -253,7 +254,7 @@ def replacements(source: Source, resolver: Resolver) -> Mapping[cst.CSTNode, str
     """The places that replace a function -> the qualified name of the function."""
     found: dict[cst.CSTNode, str] = {}
     for assigned in source.any(cst.AssignTarget):
-        if isinstance(assigned.target, cst.Attribute):
+        if isinstance(assigned.target, cst.Attribute) and assigned.target.attr.value in _LASTS:
             found[assigned.target] = resolver.name(assigned.target)
     for call in source.any(cst.Call):
         if last_name(call.func) in _PATCHES:
