@@ -11,6 +11,12 @@ from gradclip.rounds.round import Round
 
 __all__ = ["added", "after_step", "before_backward", "late", "never_zeroed", "scaled", "zeroed"]
 
+#: what to do where a library scales the loss and unscales its gradients itself
+_OWN = {
+    "Accelerate": "Call `accelerator.clip_grad_norm_` or `accelerator.clip_grad_value_`, which unscale first.",
+    "Lightning": "Move the clip into on_before_optimizer_step(self, optimizer), which comes after the unscaling.",
+}
+
 
 def after_step(one: Round) -> Iterator[Found]:
     """The step has taken the gradients; the clip comes after it, and no backward pass between them."""
@@ -128,6 +134,8 @@ def scaled(one: Round) -> Iterator[Found]:
 
 
 def _unscale(scaler: str) -> str:
+    if scaler in _OWN:
+        return _OWN[scaler]
     return f"Call `{scaler}.unscale_(optimizer)` before the clip." if scaler.isidentifier() else ""
 
 

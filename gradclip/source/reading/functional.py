@@ -120,6 +120,8 @@ def clip(machine: Machine, native: Native, given: Call) -> Value | None:
     of = given.args[0] if given.args else next(iter(given.given.values()), None)
     if isinstance(of, Tuple):
         of = _among(of.items) or of
+    if machine.is_callback and isinstance(of, Elements):
+        of = Gradients(of.token)
     of = _taken_for(of)
     if of is None or not native.dialect:
         return None

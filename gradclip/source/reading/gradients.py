@@ -158,10 +158,24 @@ def is_scaler(owner: Value) -> bool:
 def backward(machine: Machine, loss: Value | None, given: Call) -> Value:
     """``loss.backward()``."""
     scaler = scaled_by(loss)[len(SCALED) :] if loss is not None else ""
+    scaler = scaler or _scales(machine, given.node.func)
     event, local = machine.about(given.node), [x for x in machine.contexts if x.kind == "local"]
     event["tests"] = event["tests"].union(*(x.said for x in local))
     machine.emit(Backward(**event, scaler=scaler, is_local=bool(local), is_again=bool(machine.again)))
     return Constant(("None",))
+
+
+def _scales(machine: Machine, func: ast.expr) -> str:
+    """What else scales a loss: ``accelerator.backward(loss)`` with fp16, ``self.manual_backward(loss)`` of Lightning."""
+    if not isinstance(func, ast.Attribute):
+        return ""
+    module = machine.scope.owner
+    if func.attr == "manual_backward" and isinstance(module, Instance) and machine.is_a(module.of, ("LightningModule",)):
+        by_trainer = machine.attribute(module, "automatic_optimization")
+        return machine.file.scales if isinstance(by_trainer, Constant) and not by_trainer.value else ""
+    owner = machine.value(func.value) if isinstance(func.value, (ast.Name, ast.Attribute)) else None
+    precision = owner.given.get("mixed_precision") if isinstance(owner, Made) and owner.name.endswith("Accelerator") else None
+    return "Accelerate" if isinstance(precision, Constant) and precision.value == "fp16" else ""
 
 
 def step(machine: Machine, owner: Value, given: Call, scaler: str = "") -> Value:

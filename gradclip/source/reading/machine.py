@@ -100,6 +100,7 @@ class Machine:
         self.above: list[Token] = []  #: the limits that a norm is above, by the tests around this code
         self.reduces = False  #: whether this way has summed gradients that are values over processes
         self.replicas = 0  #: functions around this code that a strategy runs on each replica
+        self.is_callback = False  #: whether this code is a callback of Keras
         self.again = 0  #: closures around this code that a step calls
         self.bare: ast.expr | None = None  #: the call that is a statement
         self.modules: dict[str, Scope] = {}

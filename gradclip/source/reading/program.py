@@ -47,6 +47,8 @@ _VALUES = EVENTS | {
     *("grad", "value_and_grad", "get_unscaled_gradients", "pmean", "psum", "chain", "fit", "compile"),
 }
 _OF_VALUES = re.compile(r"\b(jax|optax|tensorflow|keras|flax|equinox)\b")
+_HALF = frozenset({"16", "16-mixed", 16})  #: the precisions with which Lightning scales the loss
+_UNSCALES = re.compile(r"get_scale\(|def clip_gradients\(")  #: code that knows the scale of its gradients
 _IMPORTS = 2  #: files through which a name may come
 _LONG = 60  #: characters of code in a message
 _EXITS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
@@ -151,6 +153,25 @@ class File:
     def is_mixed(self) -> bool:
         """Whether the source gives Keras the policy that scales the loss of compiled models."""
         return re.search(r"""(_|\b)[pP]olicy\(["']mixed_float16""", self.text) is not None
+
+    @cached_property
+    def scales(self) -> str:
+        """What scales the loss of the classes that a trainer of the source trains; "" if nothing does."""
+        for x in self.nodes if _UNSCALES.search(self.text) is None else ():
+            if isinstance(x, ast.Call) and last(x.func) in ("Trainer", "MixedPrecision", "MixedPrecisionPlugin"):
+                given = {y.arg: y.value for y in x.keywords}
+                first = x.args[0] if x.args and last(x.func) != "Trainer" else None
+                is_deepspeed = "strategy" in given and "deepspeed" in ast.unparse(given["strategy"]).lower()
+                if self._constant(given.get("precision", first)) in _HALF and not is_deepspeed:
+                    return "Lightning"
+        return ""
+
+    def _constant(self, node: ast.expr | None) -> object:
+        """The value of a literal, or of a name to which the source gives one once."""
+        if isinstance(node, ast.Name):
+            given = [x.value for x in self.nodes if isinstance(x, ast.Assign) and last(x.targets[0]) == node.id]
+            node = given[0] if len(given) == 1 else None
+        return node.value if isinstance(node, ast.Constant) else None
 
     @cached_property
     def _events(self) -> frozenset[str]:

@@ -93,6 +93,7 @@ def assigned(machine: Machine, owner: Value, name: str, given: Call) -> Value | 
     elif name == "assign_add" and of is not None:
         held(machine, owner, added([owner, of]) if isinstance(owner, Gradients) else of)
     elif name == "assign":
+        machine.changes = [x for x in machine.changes if not (machine.is_callback and of is not None and x.token == of.token)]
         held(machine, owner, of)
     else:
         return None

@@ -8,16 +8,15 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, differing, found, rounds
-from gradclip.source.reading.gradients import is_optimizer_class
-from gradclip.source.reading.machine import Machine, Place, Spent, simple, unknowns
-from gradclip.source.reading.program import File, last
-from gradclip.source.reading.values import Class, Constant, Function, Instance, Origin, Tuple, Value
+from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, differing, found, rounds
+from gradclip.source.reading import trainers
+from gradclip.source.reading.machine import Machine, Place, Spent, unknowns
+from gradclip.source.reading.program import File
+from gradclip.source.reading.values import Class, Function, Origin, Tuple, Value
 
 __all__ = ["Reading", "read"]
 
 _WAYS = 16  #: ways from one beginning
-_STEPS = 1500  #: statements of one way
 _ALL = 4500  #: statements of all ways of a file
 _FLIPS = 2  #: tests that differ from the usual way
 
@@ -45,7 +44,7 @@ def read(file: File) -> Reading:
         shown: list[Found] = []
         sides: list[Round] = []
         for machine in _ways(file, begin, left):
-            left -= _STEPS - max(machine.left, 0)
+            left -= trainers.STEPS - max(machine.left, 0)
             entered |= machine.entered
             if isinstance(begin, _Entry) and begin.cls is not None and not machine.flips:
                 parts.setdefault(begin.cls, []).extend(machine.events)
@@ -102,7 +101,8 @@ def _unordered(events: list[Event], file: File) -> list[Round]:
         return []
     known = {x.key: x.holds for one in ordered if isinstance(one, Backward) and one.scaler for x in one.tests}
     apart = (x for x in ordered if isinstance(x, Clip) and any(known.get(y.key, y.holds) is not y.holds for y in x.tests))
-    return rounds(ordered, unscales=file.unscales, is_ordered=False) if not any(apart) else []
+    is_told = bool(file.scales)  # Lightning unscales between its hooks
+    return rounds(ordered, unscales=file.unscales, is_ordered=False) if not (is_told or any(apart)) else []
 
 
 def _dropped(machine: Machine) -> Iterator[tuple[Event, ...]]:
@@ -132,11 +132,7 @@ Begin = Callable[[Machine], object]
 def _beginnings(file: File, entered: set[int]) -> Iterator[Begin]:
     """The module itself, and then each function with a clip that no way has entered, those first that nobody calls."""
     yield lambda machine: machine.block(file.tree.body)
-    for cls in dict.fromkeys(cls for _, cls in file.functions):
-        if cls is not None and any(last(base) == "LightningModule" for base in cls.bases):
-            yield _Trained(file, cls)
-        if cls is not None and file.is_of_keras_3 and "get_gradients" not in file.called:
-            yield _Unread(file, cls)
+    yield from trainers.beginnings(file)
     clipping = [(function, cls) for function, cls in file.functions if file.matters(function)]
     clipping.sort(key=lambda one: one[0].name in file.called)
     for function, cls in clipping:
@@ -153,13 +149,13 @@ class _Entry:
     cls: ast.ClassDef | None
 
     def __call__(self, machine: Machine) -> object:
-        machine.scope.names.update(_names(self.file))
+        machine.scope.names.update(trainers.names(self.file))
         owner: Value | None = None
         if self.cls is not None:
             cls = machine.scope.find(self.cls.name)
             if not isinstance(cls, Class) or cls.node is not self.cls:  # in another class
                 cls = Class((Origin(self.cls.name, id(self.cls)),), node=self.cls, scope=machine.scope)
-            owner = _object(machine, cls, self.cls)
+            owner = trainers.made(machine, cls, self.cls)
             target = machine.method(owner, self.function.name)
         else:
             found = machine.scope.find(self.function.name)
@@ -185,86 +181,6 @@ def _made_by(machine: Machine, result: Value, depth: int = 3) -> None:
             _made_by(machine, machine.enter(one, (), unknowns(one.node, is_method=False), one.node), depth - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Trained:
-    """A module of Lightning, as its trainer calls it."""
-
-    file: File
-    cls: ast.ClassDef
-
-    def __call__(self, machine: Machine) -> object:
-        cls = _class(machine, self.file, self.cls)
-        if cls is None:
-            return None
-        owner = _object(machine, cls, self.cls)
-        flag = machine.attribute(owner, "automatic_optimization")
-        machine.events.clear()
-        if isinstance(flag, Constant) and not flag.value:
-            machine.hook(owner, "configure_gradient_clipping")  # Lightning never calls it here
-            machine.events = [replace(x, is_unread=True) if isinstance(x, Clip) else x for x in machine.events]
-        else:
-            self._step(machine, owner)
-        return None
-
-    def _step(self, machine: Machine, owner: Instance) -> None:
-        machine.hook(owner, "training_step")
-        if not any(isinstance(x, Backward) for x in machine.events):
-            machine.emit(Zero(text="the trainer's `zero_grad()`", where=self.cls.name))
-            machine.emit(Backward(text="The trainer's backward pass", where=self.cls.name))
-            for name in ("on_after_backward", "on_before_optimizer_step", "configure_gradient_clipping"):
-                machine.hook(owner, name)
-            machine.emit(Step(text="the trainer's step", where=self.cls.name, optimizer=self.cls.name))
-
-
-@dataclass(frozen=True, slots=True)
-class _Unread:
-    """An optimizer for Keras 3 with a method that older ones called."""
-
-    file: File
-    cls: ast.ClassDef
-
-    def __call__(self, machine: Machine) -> object:
-        cls = _class(machine, self.file, self.cls)
-        if cls is None or not any(is_optimizer_class(ast.unparse(x)) for x in self.cls.bases):
-            return None
-        machine.hook(_object(machine, cls, self.cls), "get_gradients")
-        clips = [x for made in machine.changes for x in made.history if isinstance(x, Clip)]
-        why = "Nothing calls `get_gradients`: an optimizer of Keras 3 gets its gradients in `apply`."
-        machine.taken.extend((replace(x, unread=why),) for x in clips)
-        machine.changes.clear()
-        return None
-
-
-def _class(machine: Machine, file: File, node: ast.ClassDef) -> Class | None:
-    """A class of a module, after its simple statements have run."""
-    machine.scope.names.update(_names(file))
-    found = machine.scope.find(node.name)
-    return found if isinstance(found, Class) else None
-
-
-def _names(file: File) -> dict[str, Value]:
-    """The names of a module, after its simple statements have run."""
-    if not file.names:
-        machine = Machine(file, {}, _STEPS)
-        with contextlib.suppress(Spent, RecursionError):
-            machine.block(simple(file))
-        file.names = machine.scope.names
-    return dict(file.names)
-
-
-def _object(machine: Machine, cls: Class, node: ast.ClassDef) -> Instance:
-    """An object of a class, as the class makes it, from unknown arguments."""
-    owner = Instance((Origin("self", id(node)),), of=cls)
-    file = machine.file
-    if node.name not in file.fields:
-        init = machine.method(owner, "__init__")
-        if init is not None:
-            machine.enter(init, (), unknowns(init.node, is_method=True), node, owner)
-        file.fields[node.name] = owner.fields
-    owner.fields = dict(file.fields[node.name])
-    return owner
-
-
 def _ways(file: File, begin: Begin, left: int) -> Iterator[Machine]:
     """Runs from one beginning: the usual one, then those in which a test differs, each sequence of events once."""
     pending: deque[Mapping[Hashable, bool]] = deque([{}])
@@ -273,12 +189,12 @@ def _ways(file: File, begin: Begin, left: int) -> Iterator[Machine]:
         if not pending or left <= 0:
             return
         flips = pending.popleft()
-        machine = Machine(file, flips, min(_STEPS, left))
+        machine = Machine(file, flips, min(trainers.STEPS, left))
         with contextlib.suppress(Spent, RecursionError):
             begin(machine)
         for place, lost in sorted(machine.lost.values(), key=lambda one: one[0], reverse=True):
             machine.events.insert(place, lost)
-        left -= _STEPS - max(machine.left, 0)
+        left -= trainers.STEPS - max(machine.left, 0)
         events = [*machine.events, *(x for taken in machine.taken for x in taken)]
         has_clip = any(isinstance(x, Clip) for x in events)
         shape = tuple((type(x).__name__, x.where, x.tests, getattr(x, "is_stale", False)) for x in events)

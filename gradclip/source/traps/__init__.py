@@ -8,7 +8,6 @@ import libcst as cst
 
 from gradclip.source.found import ApiCall, Context, Finding
 from gradclip.source.traps import (
-    amp,
     iterators,
     limits,
     nones,
@@ -50,7 +49,4 @@ MISTAKES: tuple[Check, ...] = (
 #: what is wrong around a call, between it and the rest of the step: a rewrite of the call keeps it as it is
 OF_THE_STEP: tuple[Check, ...] = (twice.check, steps.check)
 #: mistakes in other places than a call of the table: the finding at each place
-PLACES: tuple[Callable[[Context], Iterator[tuple[cst.CSTNode, Finding]]], ...] = (
-    trainers.ignored,
-    amp.by_hand_in_lightning,
-)
+PLACES: tuple[Callable[[Context], Iterator[tuple[cst.CSTNode, Finding]]], ...] = (trainers.ignored,)
