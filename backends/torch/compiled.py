@@ -32,8 +32,6 @@ _NARROW = {getattr(torch, dtype) for dtype in NARROW}
 _PLAIN = {torch.Tensor, torch.nn.Parameter}
 #: numbers of gradients and elements below which Inductor's loops cost less than a call; half-precision norms cost more
 _MANY, _LARGE, _LARGE_HALVES = 32, 1 << 18, 1 << 15
-#: the same for bounds, which gain less from a call
-_LARGE_BOUNDS, _LARGE_BOUNDS_OF_HALVES = 1 << 25, 1 << 24
 
 is_transformed = constant(versions.is_transformed)
 
@@ -60,14 +58,6 @@ def takes(tensors: Sequence[Tensor], *, measures: bool = False) -> bool:
         if not is_dense(x) or (x.requires_grad and torch.is_grad_enabled()):
             return False
     return True
-
-
-def _takes_bounds(tensors: Sequence[Tensor]) -> bool:
-    """The same for bounds. A single element may be a negated view, which an operator cannot write."""
-    if not takes(tensors) or any(x.numel() == 1 for x in tensors):
-        return False
-    large = _LARGE_BOUNDS if tensors[0].dtype == torch.float32 else _LARGE_BOUNDS_OF_HALVES
-    return bool(sum(x.numel() for x in tensors) >= large)
 
 
 def are_clear(tensors: Sequence[Tensor]) -> str:
@@ -152,11 +142,7 @@ class CompiledLane(Reference):
     def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
         if into == "place":
             self._check_memory()
-        are_numbers = isinstance(lower, float) and isinstance(upper, float)
-        if into != "place" or not are_numbers or not _takes_bounds(tensors):
-            return super().clamp(tensors, lower, upper, into)
-        torch.ops.gradclip.clamp_(tensors, lower, max(lower, upper))
-        return list(tensors)
+        return super().clamp(tensors, lower, upper, into)
 
 
 # ---- memory, while the program is traced ---------------------------------------------------------------------------------
@@ -261,28 +247,15 @@ def _scale_(gradients: list[Tensor], coefficient: Tensor) -> None:
         lane.scale(filled, factors[0], "place")
 
 
-def _clamp_(gradients: list[Tensor], lower: float, upper: float) -> None:
-    filled = _apart(gradients)
-    lane = _lane_of(filled) if filled else None
-    if lane is not None:
-        lane.clamp(filled, lower, upper, "place")
-        return
-    for x in filled:
-        x.copy_(x.float().clamp(lower, upper))
-
-
 if not hasattr(torch.ops.gradclip, "norms"):  # a process may import this twice
     LIBRARY = torch.library.Library("gradclip", "FRAGMENT")
     LIBRARY.define("sharing(Tensor[] gradients) -> Tensor")
     LIBRARY.define("norms(Tensor[] gradients) -> Tensor")
     LIBRARY.define("scale_(Tensor(a!)[] gradients, Tensor coefficient) -> ()")
-    LIBRARY.define("clamp_(Tensor(a!)[] gradients, float lower, float upper) -> ()")
     LIBRARY.impl("sharing", _shared, "CompositeExplicitAutograd")
     LIBRARY.impl("norms", _norms, "CPU")
     LIBRARY.impl("scale_", _scale_, "CPU")
-    LIBRARY.impl("clamp_", _clamp_, "CPU")
     _describe = functools.partial(torch.library.register_fake, lib=LIBRARY)
     _describe("gradclip::sharing", _shared)
     _describe("gradclip::norms", lambda gradients: gradients[0].new_empty(len(gradients), dtype=torch.float64))
     _describe("gradclip::scale_", lambda gradients, coefficient: None)
-    _describe("gradclip::clamp_", lambda gradients, lower, upper: None)
