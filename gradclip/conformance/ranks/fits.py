@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradclip.conformance.array import Array
+from gradclip.natives.numbers import norm
 
 __all__ = ["FITS", "OWN_NORM", "Fit", "fits"]
 
@@ -56,15 +57,6 @@ def fits(before: Arrays, got: Arrays, limit: float, order: float) -> list[str]:
     if not pairs or not all(math.isfinite(a) and math.isfinite(b) for a, b in pairs):
         return found
     found += ["ScaledUp"] if any(b > a * (1 + _NEAR) for a, b in pairs) else []
-    own = _norm([a for a, _ in pairs], order)
+    own = norm([a for a, _ in pairs], order)
     factor = min(1.0, limit / own) if own else 1.0
     return found + ([OWN_NORM] if all(abs(b - a * factor) <= _NEAR * a * factor for a, b in pairs) else [])
-
-
-def _norm(values: Sequence[float], order: float) -> float:
-    if order == 2.0:
-        return math.hypot(*values)
-    largest = max(values)
-    if not largest or not 0 < order < math.inf:
-        return largest if order == math.inf else math.nan
-    return float(largest * math.fsum((x / largest) ** order for x in values) ** (1 / order))

@@ -11,6 +11,7 @@ from typing import Any
 from gradclip.conformance.array import Array, number_from_json
 from gradclip.conformance.load import Vector
 from gradclip.conformance.result import Result
+from gradclip.natives.numbers import norm
 
 __all__ = ["RAISED", "Seen", "seen"]
 
@@ -116,11 +117,8 @@ def _compared(vector: Vector, got: Mapping[str, Any], right: Mapping[str, Any]) 
 
 def _is_own(start: Sequence[Any], after: Sequence[Any], limit: float) -> bool:
     """Whether a gradient has the norm to which a clip by its own norm brings it."""
-    return _close(_norm(after), min(_norm(start), limit))
-
-
-def _norm(values: Sequence[Any]) -> float:
-    return math.sqrt(sum(abs(value) ** 2 for value in values if abs(value) < 1e150))
+    ours, own = (norm([x for x in values if math.isfinite(abs(x))], 2.0) for values in (after, start))
+    return _close(ours, min(own, limit))
 
 
 def _scaled(rows: Sequence[tuple[Sequence[Any], Sequence[Any], Sequence[Any]]]) -> str:

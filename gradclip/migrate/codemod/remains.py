@@ -20,8 +20,6 @@ from gradclip.source.source import Edit, Source
 
 __all__ = ["Remains", "comments", "remains"]
 
-_GRADIENTS = ("grad", "data")  #: the attributes of a parameter
-
 
 @dataclass(frozen=True, slots=True)
 class Remains:
