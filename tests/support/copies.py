@@ -23,6 +23,9 @@ from typing import Any
 
 from launched import TIME_LIMIT, environment
 
+#: what a framework imports when a program first needs it: as long as its own import, for each copy of a training
+LATE = {"torch": "torch._dynamo"}
+
 Program = tuple[Sequence[str], Mapping[str, str]]  #: Python's arguments, and the environment
 
 
@@ -79,6 +82,8 @@ def _original(framework: str, python: str | Path) -> subprocess.Popen[str]:
 def _serve(framework: str) -> None:
     """Make copies until this process is a copy, or the tests end."""
     importlib.import_module(framework)
+    if late := LATE.get(framework):
+        importlib.import_module(late)
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)
         for line in sys.stdin:

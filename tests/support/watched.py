@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import io
 import json
 import re
 import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import copies
+from launched import environment, free_ports
+
 from gradclip.commands import cli
+from gradclip.doctor.launch import PORT
 
 FOLDER = Path(__file__).parents[1] / "doctor"
 _MARK = re.compile(r"# <- (G[DM]\d+(?:, G[DM]\d+)*)$")
@@ -32,6 +38,7 @@ class Told:
         return {(x["code"], x["line"]) for x in self.report["findings"]}
 
 
+@functools.cache
 def programs(framework: str) -> dict[str, tuple[Path, Findings]]:
     """The functions without arguments in the framework's files, each with its file and the findings that it is marked with."""
     found = {}
@@ -64,6 +71,15 @@ def written(folder: Path, framework: str, text: str) -> Path:
 
 def told(path: Path, *options: str) -> Told:
     return _told(["doctor", str(path), "--steps", "6", "--json", *options])
+
+
+def on_two_processes(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run ``gradclip doctor WORDS`` in two processes that are forked after PyTorch's imports.
+
+    They meet as with ``--ranks``: at a port of their own, not at the script's, which may end before them.
+    """
+    env = environment(**{PORT: str(free_ports(1)[0])})
+    return copies.run("torch", "-m", "forked", "2", cli.__name__, "doctor", *words, env=env, cwd=folder)
 
 
 def _told(words: list[str]) -> Told:

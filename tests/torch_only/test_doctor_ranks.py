@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pages
 import pytest
+import watched
 from launched import TIME_LIMIT
 
 REPLICAS = """\
@@ -82,8 +83,7 @@ def test_the_clip_of_bloom_176b(tmp_path: Path) -> None:
 
 def doctor(folder: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(script)
-    command = [sys.executable, "-P", "-m", "gradclip", "doctor", "train.py", "--ranks", "2", "--", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIME_LIMIT)
+    return watched.on_two_processes(folder, "train.py", "--", *arguments)
 
 
 def test_replicas_beside_experts(tmp_path: Path) -> None:
@@ -104,8 +104,10 @@ def test_a_replica_that_drifts(tmp_path: Path) -> None:
 
 
 def test_a_script_that_fails_in_one_process(tmp_path: Path) -> None:
-    """Process 0 reports what it has seen, though it waits for the other one."""
-    done = doctor(tmp_path, REPLICAS, "fail")
+    """Process 0 reports what it has seen, though it waits for the other one. The doctor itself starts both."""
+    (tmp_path / "train.py").write_text(REPLICAS)
+    command = [sys.executable, "-P", "-m", "gradclip", "doctor", "train.py", "--ranks", "2", "--", "fail"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIME_LIMIT)
     assert "KeyError: 'of process 1'" in done.stderr
     assert "The script failed" in done.stdout
     assert done.returncode == 2

@@ -56,12 +56,17 @@ def doctor(*arguments: str, cwd: Path, **variables: str) -> subprocess.Completed
     return run(sys.executable, "-P", "-m", "gradclip", "doctor", *arguments, cwd=cwd, **variables)
 
 
+def copied(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The same in a copy of a process that has imported torch."""
+    return copies.run("torch", "-m", "gradclip", "doctor", *arguments, cwd=cwd)
+
+
 def test_the_numbers_are_the_same_to_the_bit(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(LOSSES)
     (tmp_path / "helper.py").write_text("SEED = 3\n")
-    alone = run(sys.executable, "train.py", "alone.txt", cwd=tmp_path)
+    alone = copies.run("torch", "-c", f"import sys; sys.path[0:0] = ['.']\n{LOSSES}", "alone.txt", cwd=tmp_path)
     assert alone.returncode == 0, alone.stderr
-    done = doctor("train.py", "--steps", "21", "--", "watched.txt", cwd=tmp_path)
+    done = copied("train.py", "--steps", "21", "--", "watched.txt", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "20 steps, 20 clips, 0 findings" in done.stdout
     numbers = (tmp_path / "alone.txt").read_text()
@@ -277,7 +282,7 @@ train(3)
 
 def test_children_run_to_their_end_and_leave_json_alone(tmp_path: Path) -> None:
     watched.written(tmp_path, "torch", CHILDREN)
-    done = doctor("train.py", "--steps", "5", "--json", cwd=tmp_path)
+    done = copied("train.py", "--steps", "5", "--json", cwd=tmp_path)
     report = json.loads(done.stdout)
     assert (report["ended"], report["steps"], done.returncode) == ("ended", 3, 0)
     assert "the child has made its steps" in done.stderr
@@ -348,11 +353,8 @@ BY_OWN_NORM = (
 )
 def test_processes_that_disagree(tmp_path: Path, context: str, clip: str, codes: list[str]) -> None:
     (tmp_path / "train.py").write_text(RANKS.format(context=context, clip=clip))
-    if clip == NATIVE and codes:
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        done = run(*torchrun, "--module", "gradclip", "doctor", "train.py", "--json", cwd=tmp_path)
-    else:  # the same without the three imports of torch
-        done = copies.run("torch", "-m", "forked", "2", cli.__name__, "doctor", "train.py", "--json", cwd=tmp_path)
+    # torchrun starts it in test_doctor_ranks.py; this is the same without three imports of torch
+    done = watched.on_two_processes(tmp_path, "train.py", "--json")
     assert done.stdout.startswith("{"), done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert [x["code"] for x in report["findings"]] == codes
