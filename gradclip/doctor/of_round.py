@@ -19,6 +19,7 @@ __all__ = ["found"]
 
 _FAR = 0.01  #: the relative error of a norm; bfloat16 rounds by 0.004
 _FEW_NAMES = 3
+_PER_EXAMPLE = 2  #: clips whose gradients were removed, before one more: each example is clipped, and their sum is written
 
 
 def found(one: Round, run: Run) -> Iterator[Found]:
@@ -49,7 +50,7 @@ def _of_clips(one: Round, run: Run) -> Iterator[Found]:
 
 
 def _of_writes(one: Round, run: Run) -> Iterator[Found]:
-    for clip in one.clips[-1:]:
+    for clip in one.clips[-1:] if one.dropped_clips < _PER_EXAMPLE else ():
         for where, writes in itertools.groupby(one.written_after(clip), lambda x: x.where):
             made = list(writes)
             if not (made[0].is_late and run.has_lines):

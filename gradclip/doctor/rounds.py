@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
-from gradclip.doctor.events import Backward, Clip, Event, Step, Write
+from gradclip.doctor.events import Backward, Clip, Event, Step, Write, Zero
 from gradclip.rounds import Round as Model
 from gradclip.rounds import rounds as of_events
 
@@ -39,6 +39,12 @@ class Round:
         """The clips of the gradients that were stepped, also those that only measure."""
         found = [(i, x) for i, x in enumerate(self.events) if isinstance(x, Clip) and not x.is_failed]
         return [x for i, x in found if x.ids & self.step.ids and self.model.is_taken(i)]
+
+    @property
+    def dropped_clips(self) -> int:
+        """How many clips clipped gradients that were removed before the step."""
+        clips = [i for i, x in enumerate(self.events) if isinstance(x, Clip) and x.ids & self.step.ids]
+        return sum(bool(self.model.after(i, Zero)) for i in clips)
 
     @cached_property
     def last_backward(self) -> int:

@@ -11,6 +11,8 @@ from gradclip.doctor.rounds import Round
 
 __all__ = ["timeline", "told"]
 
+_OFTEN, _LONGEST = 3, 4  #: so many repetitions of at most so many words are told once
+
 
 def told(norm: float) -> str:
     """A norm in a timeline.
@@ -35,9 +37,26 @@ def _from_first(events: Sequence[Event]) -> Sequence[Event]:
 
 
 def _words(events: Sequence[Event]) -> Iterator[str]:
-    for _, same in itertools.groupby(events, _kind):
-        first, *others = same
-        yield _word(first, f" ×{1 + len(others)}" if others else "")
+    groups = [list(same) for _, same in itertools.groupby(events, _kind)]
+    kinds = [(_kind(same[0]), len(same)) for same in groups]
+    place = 0
+    while place < len(groups):
+        length, times = _repeated(kinds, place)
+        part = groups[place : place + length]
+        words = [_word(first, len(others), with_norms=times == 1 and not others) for first, *others in part]
+        yield words[0] if times == 1 else f"({' · '.join(words)}) ×{times}"
+        place += length * times
+
+
+def _repeated(kinds: Sequence[object], place: int) -> tuple[int, int]:
+    """How many groups from a place on come again and again, as of single examples, and how often."""
+    for length in range(2, _LONGEST + 1):
+        first = kinds[place : place + length]
+        parts = (kinds[x : x + length] for x in range(place, len(kinds), length))
+        times = len(list(itertools.takewhile(first.__eq__, parts)))
+        if times >= _OFTEN:
+            return length, times
+    return 1, 1
 
 
 def _kind(event: Event) -> object:
@@ -45,7 +64,8 @@ def _kind(event: Event) -> object:
     return type(event), event.is_local if isinstance(event, Backward) else event.where
 
 
-def _word(event: Event, many: str) -> str:
+def _word(event: Event, others: int, *, with_norms: bool) -> str:
+    many = f" ×{1 + others}" if others else ""
     if isinstance(event, Backward):
         return f"backward{many}" + (" in no_sync" if event.is_local else "")
     if isinstance(event, Unscale):
@@ -61,5 +81,5 @@ def _word(event: Event, many: str) -> str:
     if not event.ids:
         return f"{event.text}{many} without gradients ({event.where})"
     is_known = not (math.isnan(event.before) and not event.culprits)
-    norms = f" {told(event.before)} → {told(event.after)}" if is_known and not many else ""
+    norms = f" {told(event.before)} → {told(event.after)}" if is_known and with_norms else ""
     return f"{event.text}{many}{norms} ({event.where})"

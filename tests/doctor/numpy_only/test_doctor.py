@@ -78,6 +78,9 @@ def codes(*events: Event) -> list[str]:
         ([BACKWARD, replace(CLIP, params=ALL), STEP, *OTHERS], ["GM118"]),
         ([BACKWARD, CLIP, WRITE, STEP], ["GD104"]),
         ([BACKWARD, CLIP, replace(WRITE, params=OTHER), STEP], []),
+        # each example is clipped, and their sum is written
+        ([*[BACKWARD, CLIP, ZERO] * 3, BACKWARD, CLIP, WRITE, STEP], []),
+        ([*[BACKWARD, CLIP, ZERO], BACKWARD, CLIP, WRITE, STEP], ["GD104"]),
         ([BACKWARD, replace(CLIP, params=OTHER), STEP], ["GM118"]),
         ([BACKWARD, replace(CLIP, params=ONE), replace(CLIP, params=TWO), STEP], ["GM135"]),
         ([BACKWARD, CLIP, CLIP, STEP], ["GM120"]),
@@ -371,6 +374,9 @@ def test_the_timeline() -> None:
     assert timeline(found) == f"{words} · step SGD 2 of 2 parameters"
     (found,) = rounds([BACKWARD, replace(CLIP, before=math.nan, after=math.nan), STEP])
     assert timeline(found) == "step 1    backward · clip (train.py:2) · step SGD 2 of 2 parameters"
+    (found,) = rounds([*[BACKWARD, CLIP, ZERO] * 3, BACKWARD, CLIP, STEP])
+    words = "(backward · clip (train.py:2) · gradients removed (train.py:4)) ×3 · backward · clip 2.00 → 1.00 (train.py:2)"
+    assert timeline(found) == f"step 1    {words} · step SGD 2 of 2 parameters"
 
 
 def test_a_code_that_the_doctor_had_before_is_still_known() -> None:
