@@ -6,7 +6,7 @@ from functools import partial
 
 from gradclip.natives.model import Applied, Native
 
-__all__ = ["NATIVES"]
+__all__ = ["NATIVES", "may_clip_updates"]
 
 _native = partial(Native, source="optax 0.2.8, optax/transforms/_clipping.py")
 _private = partial(
@@ -27,6 +27,11 @@ _ZEROS, _SIGN, _ONE = (
 
 def _names(name: str) -> tuple[str, ...]:
     return f"optax.{name}", f"optax.transforms.{name}"
+
+
+def may_clip_updates(name: str) -> bool:
+    """Whether a clip is also meant for what an optimizer has made: Adafactor limits the root mean square of its updates."""
+    return name.endswith("clip_by_block_rms")
 
 
 NATIVES = (

@@ -106,6 +106,7 @@ WRAPPED = {
     "an optimizer in a chain in a chain": ("optax.chain(CLIP, optax.chain(optax.scale_by_adam(), optax.scale(-0.01)))", set()),
     "no clip in two chains": ("optax.chain(optax.chain(optax.scale(1.0)), optax.adam(0.01))", {"GD101"}),
     "a clip after the optimizer of an inner chain": ("optax.chain(optax.chain(optax.adam(0.01)), CLIP)", {"GM108"}),
+    "Adafactor's limit of updates": ("optax.chain(CLIP, optax.scale_by_adam(), optax.clip_by_block_rms(1.0))", set()),
     "gradclip's link in a chain in a chain": ("optax.chain(optax.chain(OWN), optax.chain(optax.adam(0.01)))", set()),
     "a mask": ("optax.chain(optax.masked(CLIP, MASK), optax.sgd(0.01))", set()),
     "a mask around gradclip's link": ("optax.chain(optax.masked(OWN, MASK), optax.sgd(0.01))", set()),

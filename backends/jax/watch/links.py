@@ -12,7 +12,7 @@ from gradclip.doctor.places import Place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.request import Request, as_number
 from gradclip.natives.model import Applied
-from gradclip.natives.optax import NATIVES
+from gradclip.natives.optax import NATIVES, may_clip_updates
 
 __all__ = ["CLIPS", "OPTIMIZERS", "Link", "Seen", "of_request", "of_rule", "record"]
 
@@ -59,7 +59,7 @@ def record(recorder: Recorder, links: list[tuple[Link, int]], norms: list[tuple[
     clips = []
     for (link, part), (before, after) in zip(links, norms, strict=True):
         params = frozenset({hash((key, part))}) if part else every
-        if link.is_clip:
+        if link.is_clip and not (params & late and may_clip_updates(link.name)):
             limit = as_number(link.limit)
             clip = Clip(where=where, params=these(params), text=link.name, limit=limit, before=before, after=after)
             clip = replace(clip, is_late=bool(params & late), only_measures=limit == math.inf)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.natives import BY_NAME, Kind, Native
+from gradclip.natives.optax import may_clip_updates
 from gradclip.natives.own import BY_RULE, is_clipped
 from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Step
 from gradclip.source.reading import limits, own, slots
@@ -90,7 +91,7 @@ def updated(machine: Machine, owner: Value, of: Gradients, given: Call) -> Value
     result = of
     for link in _links(owner):
         native = is_clip(link)
-        if native is not None and native.dialect.endswith("block_rms") and result.is_update:
+        if native is not None and may_clip_updates(native.dialect) and result.is_update:
             continue  # Adafactor's limit of updates
         if _is_clipped(link) and sum(isinstance(x, Clip) for x in result.history) == 1:  # the program clips before it
             step = Step(**machine.about(given.node), params=whose(result), optimizer=link.token, clip=slots.own_clip(link))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import libcst as cst
 
 from gradclip.natives import Kind
+from gradclip.natives.optax import may_clip_updates
 from gradclip.source.found import ApiCall, Context, Finding
 from gradclip.source.objects import first_of, maker, updates, uses
 from gradclip.source.source import receiver
@@ -23,7 +24,7 @@ _OPTIMIZER = re.compile(
 
 def check(found: ApiCall) -> Finding | None:
     """A clip that follows a transformation from gradients to updates: it clips updates."""
-    if found.framework != "optax" or found.api.kind is not Kind.OBJECT or found.api.dialect.endswith("block_rms"):
+    if found.framework != "optax" or found.api.kind is not Kind.OBJECT or may_clip_updates(found.api.dialect):
         return None
     for node in (found.call, *uses(found.call, found.context)):
         before = _in_chain(node, found)
