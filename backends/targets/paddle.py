@@ -58,13 +58,20 @@ class PaddleArrays:
         return paddle.as_strided(made.reshape([-1])[:1].clone(), list(shape), [0] * len(shape))
 
     def make_sparse(self, rows: Sequence[int], values: Sequence[Any], shape: Sequence[int], dtype: str) -> Any:
-        weight = self.make(values, [len(rows), *shape[1:]], dtype)
-        table = EagerParamBase.from_tensor(paddle.zeros([max(rows, default=0) + 1, *shape[1:]], dtype))
-        picked = paddle.nn.functional.embedding(paddle.to_tensor(list(rows), dtype="int64"), table, sparse=True)
-        (picked * weight).sum().backward()
-        gradient = table._grad_ivar().detach()
+        gradient = self._of_lookup(rows, self.make(values, [len(rows), *shape[1:]], dtype))
+        if gradient is None:  # Paddle 3.0, of a lookup of nothing: a gradient of one row loses it
+            gradient = self._of_lookup([0], paddle.zeros([1, *shape[1:]], dtype))
+            gradient.get_selected_rows().set_rows([])
         gradient.get_selected_rows().set_height(shape[0])
         return gradient
+
+    def _of_lookup(self, rows: Sequence[int], weight: Any) -> Any:
+        """The SelectedRows that a lookup of these rows, times a weight, has for a gradient; None where Paddle makes none."""
+        table = EagerParamBase.from_tensor(paddle.zeros([max(rows, default=0) + 1, *weight.shape[1:]], weight.dtype))
+        picked = paddle.nn.functional.embedding(paddle.to_tensor(list(rows), dtype="int64"), table, sparse=True)
+        (picked * weight).sum().backward()
+        gradient = table._grad_ivar()
+        return None if gradient is None else gradient.detach()
 
     def trace(self, function: Function) -> Function:
         def traced(tensors: list[Any]) -> list[Any]:  # to_static reads the function's source, and accepts no lambda
