@@ -95,6 +95,7 @@ class Clip(Event):
     returns: bool = False  #: it returns new gradients
     is_unread: bool = False  #: nothing calls it
     unread: str = ""  #: why nothing takes it, if that is another reason than Lightning's
+    is_pair: bool = False  #: it returns the gradients and their norm, and the step takes these for gradients
     is_copy: bool = False  #: it changes copies of the gradients
     is_stale: bool = False  #: it takes the norm of other gradients
     is_off: bool = False  #: a limit of 0 is the setting for "off", and reaches it
@@ -114,4 +115,6 @@ class Step(Event):
     is_shifted: bool = False  #: each of the gradients is paired with the variable of another one
     paired: Params = NO_PARAMS  #: the variables with which the gradients are paired, if they are others than theirs
     exempt: Params = NO_PARAMS  #: those that are marked as not to be clipped
+    late: Params = NO_PARAMS  #: what was put into its modules after it was made
+    is_reordered: bool = False  #: the gradients are paired with their variables in another order
     clip: str = ""  #: the optimizer's own clip, as it is shown; "" if it has none

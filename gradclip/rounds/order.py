@@ -9,7 +9,7 @@ from gradclip.rounds.mistake import Found
 from gradclip.rounds.params import Token, listed
 from gradclip.rounds.round import Round
 
-__all__ = ["added", "after_step", "before_backward", "late", "never_zeroed", "scaled", "zeroed"]
+__all__ = ["added", "after_step", "before_backward", "late", "lost", "never_zeroed", "scaled", "zeroed"]
 
 #: what to do where a library scales the loss and unscales its gradients itself
 _OWN = {
@@ -106,6 +106,21 @@ def zeroed(one: Round) -> Iterator[Found]:
             yield Found("GM108", clip, reason, "Call it after the step, or before backward().", (zero,))
 
 
+def lost(one: Round) -> Iterator[Found]:
+    """The gradients of the passes before the last one are removed, though the step comes after several."""
+    step = one.step
+    every = next((x for x in step.tests if x.kind == "every"), None) if step is not None else None
+    made = [(i, x) for i, x in enumerate(one.events) if isinstance(x, Backward)]
+    accumulates = any(every in x.tests for _, x in one.clips)  # else each pass has gradients of its own
+    if step is None or every is None or one.is_run or len(made) < 2 or not accumulates:
+        return
+    (first, earlier), (again, later) = made[-2:]
+    zeros = [x for x in one.events[first:again] if isinstance(x, Zero) and one.concerns(x.params, step.params)]
+    if earlier.where == later.where and zeros and every not in zeros[0].tests | later.tests:
+        reason = f"{zeros[0].text} clears the gradients of the earlier passes, and {step.text} runs only if {every.text}."
+        yield Found("GM108", zeros[0], reason, "Call it after the step.", (step,))
+
+
 def _removed(changes: Sequence[Event]) -> Event | None:
     """What removes the gradients before they are made anew; None where a closure does that."""
     is_closure = any(isinstance(x, Backward) and x.is_again for x in changes)
@@ -150,7 +165,9 @@ def late(one: Round) -> Iterator[Found]:
 def never_zeroed(one: Round) -> Iterator[Found]:
     """A backward pass adds to gradients that the last step has taken, and nothing in the program removes them."""
     yield from _kept(one)
-    if one.previous is None or one.step is None or one.previous.where != one.step.where or one.zeroes or not one.clips:
+    if one.previous is None or one.step is None or one.previous.where != one.step.where or not one.clips:
+        return
+    if one.zeroes or one.has_zero:
         return
     made = [x for x in one.events if isinstance(x, Backward)]
     if made and not any(isinstance(x, (Zero, Write)) for x in one.events):

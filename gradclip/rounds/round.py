@@ -29,7 +29,7 @@ class Round:
     stale: tuple[Step, ...] = ()  #: those of others whose gradients nothing has removed before the last clip
     is_sole: bool = False  #: the way has no other optimizer, so the step takes what is clipped
     is_ordered: bool = True  #: False: the program has these events, in an order that is not known
-    has_zero: bool = False  #: whether something on the way removes gradients
+    has_zero: bool = False  #: whether something on the way may remove gradients that the step takes
     zeroes: bool = True  #: whether the program may remove gradients somewhere
     unscales: bool = True  #: whether the program may unscale them somewhere
     is_run: bool = False  #: the events are those of a run: all that happened, each parameter known
@@ -115,7 +115,6 @@ def rounds(
         Round,
         is_sole=is_sole,
         is_ordered=is_ordered,
-        has_zero=any(isinstance(x, Zero) for x in events),
         zeroes=zeroes,
         unscales=unscales,
         is_run=is_run,
@@ -132,8 +131,11 @@ def rounds(
         taken = tuple(events[i] for i in mine)
         clips = [(k, i) for k, i in enumerate(mine) if is_run and isinstance(events[i], Clip)]
         untaken = {k: _untaken(events, i, stepped) for k, i in clips}
+        has_zero = any(isinstance(x, Zero) and x.params.meets(step.params) is not False for x in events)
         stale = () if is_run else tuple(_stale(events, place, step))
-        found.append(make(taken, step, previous, strange, stale, number=numbers[step.optimizer], untaken=untaken))
+        found.append(
+            make(taken, step, previous, strange, stale, has_zero=has_zero, number=numbers[step.optimizer], untaken=untaken)
+        )
     last = max((i for i, x in enumerate(events) if isinstance(x, Step)), default=-1)
     if not is_run and (rest := tuple(events[last + 1 :])):
         found.append(make(rest, None, steps[-1] if steps else None))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gradclip.rounds.events import Backward, Clip, Event, Hook, Measure, Reduce, Write, Zero
 from gradclip.rounds.mistake import Found
-from gradclip.rounds.order import added, after_step, before_backward, late, never_zeroed, scaled, zeroed
+from gradclip.rounds.order import added, after_step, before_backward, late, lost, never_zeroed, scaled, zeroed
 from gradclip.rounds.params import NO_PARAMS, Params, listed
 from gradclip.rounds.round import Round
 
@@ -41,6 +41,9 @@ def ignored(one: Round) -> Iterator[Found]:
     # in a run a clip has what takes its result
     nothing = [x for x in one.events if isinstance(x, Clip) and x.params == NO_PARAMS]
     for clip in (*(x for _, x in one.clips), *nothing):
+        if clip.is_pair and one.step is not None:
+            reason = f"It returns a pair, the gradients and their norm, and {one.step.text} pairs these two."
+            yield Found("GM105", clip, reason, f"Take the gradients alone: `grads, norm = {clip.text.strip('`')}`.")
         if clip.is_dropped and one.step is not None:
             yield Found("GM105", clip, f"Nothing uses the clipped gradients; {one.step.text} takes the unclipped ones.")
 
@@ -74,6 +77,9 @@ def shifted(one: Round) -> Iterator[Found]:
     """Gradients that are None are left out, and their variables are not; or all variables are others."""
     if one.step is not None and one.step.is_shifted:
         yield Found("GM139", one.step, "")
+    elif one.step is not None and one.step.is_reordered:
+        reason = "It pairs the gradients with their variables in another order than that in which they were computed."
+        yield Found("GM139", one.step, reason, "List the variables once, and take that list for both.")
     elif one.step is not None and one.step.paired.known and one.clips:
         gradients, variables = _shown(one.step.params, one), _shown(one.step.paired, one)
         reason = f"It pairs the gradients of {gradients} with other variables: {variables}."
@@ -174,6 +180,9 @@ def others(one: Round) -> Iterator[Found]:
     elif extra.known and last.params.is_certain and last.kind == "norm":
         reason = f"It also gets {_shown(extra, one)}, which {step.text} does not step: they count in the norm."
         yield Found("GM118", last, reason, about=(step,))
+    elif step.late.known:
+        reason = f"{step.text} does not step {_shown(step.late, one)}, which the model has had since the optimizer was made."
+        yield Found("GM118", last, reason, "Make the optimizer after the last change of the model.", (step,))
     elif last.kind == "norm" and (old := [x for x in one.stale if last.params.covers(x.params)]):
         reason = f"It also gets {_shown(old[0].params, one)}, whose gradients {old[0].text} has taken: they count in the norm."
         yield Found("GM118", last, reason, about=(step, old[0]))
@@ -310,6 +319,7 @@ RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
     before_backward,
     added,
     zeroed,
+    lost,
     scaled,
     late,
     ignored,

@@ -142,6 +142,14 @@ CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
     "local shards, by hand": ("GM124", [BACK, Write(params=A, is_local=True), STEP], [BACK, Write(params=A), STEP]),
     "a square without its root": ("GM140", [BACK, Write(params=A, factor="square"), STEP], [BACK, Write(params=A), STEP]),
     "one bound": ("GM141", [BACK, replace(CLIP, kind="value", bound="max"), STEP], [BACK, replace(CLIP, kind="value"), STEP]),
+    "zeroed in each micro-batch": (
+        "GM108",
+        [ZERO, BACK, ZERO, BACK, replace(CLIP, tests=frozenset({EVERY})), replace(STEP, tests=frozenset({EVERY}))],
+        [ZERO, BACK, BACK, replace(CLIP, tests=frozenset({EVERY})), replace(STEP, tests=frozenset({EVERY}))],
+    ),
+    "a module of later": ("GM118", [BACK, CLIP, replace(STEP, late=B)], [BACK, CLIP, STEP]),
+    "variables in another order": ("GM139", [BACK, CLIP, replace(STEP, is_reordered=True)], [BACK, CLIP, STEP]),
+    "a pair for gradients": ("GM105", [BACK, replace(CLIP, is_pair=True), STEP], [BACK, CLIP, STEP]),
     "a root of inf": ("GM138", [BACK, Measure(use="root"), CLIP, STEP], [BACK, Measure(), CLIP, STEP]),
     "a hook": ("GM137", [Hook(), BACK, STEP], [BACK, STEP]),
     "a norm after it": (

@@ -7,7 +7,18 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradclip.source.reading import coefficients, degrees, functional, gradients, libraries, measures, slots, taken, tests
+from gradclip.source.reading import (
+    coefficients,
+    degrees,
+    functional,
+    gradients,
+    libraries,
+    measures,
+    modules,
+    slots,
+    taken,
+    tests,
+)
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     MOST,
@@ -184,6 +195,9 @@ def _builtin(machine: Machine, name: str, given: Call) -> Value | None:
         return first
     if name == "filter" and len(given.args) > 1:
         listed = given.args[1]
+        if isinstance(listed, Elements) and isinstance(first, Function) and isinstance(first.node, ast.Lambda):
+            is_free = modules.only_free(first.node.body)
+            return replace(listed, params=modules.free(machine, listed.params, listed=True)) if is_free else listed
         return replace(listed, pairs="filtered") if isinstance(listed, Gradients) else listed
     if name == "dict" and all(isinstance(x, Table) for x in given.args) and not given.is_starred:
         parts = [table.items for table in given.args if isinstance(table, Table)] + [dict[object, Value](given.given)]
@@ -191,7 +205,7 @@ def _builtin(machine: Machine, name: str, given: Call) -> Value | None:
     if name in _PREDICATES:
         return Thing(machine.token(name, *(x.token for x in given.args)), marks(given.args))
     if name == "zip":
-        return _zipped(given)
+        return _zipped(machine, given)
     if name == "map" and len(given.args) > 1 and isinstance(given.args[1], Gradients):
         return functional.mapped(machine, given.args[0], given.args[1:], given)
     if name == "float" and isinstance(first, Constant) and isinstance(first.value, str):
@@ -201,7 +215,9 @@ def _builtin(machine: Machine, name: str, given: Call) -> Value | None:
     return None
 
 
-def _zipped(given: Call) -> Value | None:
+def _zipped(machine: Machine, given: Call) -> Value | None:
+    if len(given.args) > 1 and isinstance(given.args[0], Tuple) and "pair" in given.args[0].marks:
+        taken.zipped_pair(machine, given.args[0], given)
     for x in given.args:
         if isinstance(x, Gradients):
             made = taken.paired(x, given.args)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Params
-from gradclip.source.reading import coefficients
+from gradclip.source.reading import coefficients, modules
 from gradclip.source.reading.values import Constant, Elements, Gradients, Table, Thing, Tuple, Value
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def value(machine: Machine, node: Comprehension) -> Value:
     if isinstance(made, Gradients):
         return replace(made, is_one=False)
     if isinstance(made, Elements):
+        if any(modules.only_free(x) for g in node.generators for x in g.ifs):
+            made = replace(made, token=(*made.token, "free"), params=modules.free(machine, made.params, listed=True))
         if any(x.ifs for x in node.generators) and not all(_is_harmless(x) for g in node.generators for x in g.ifs):
             return Elements((*made.token, id(node)), made.marks, params=Params(made.params.known, is_all=False))
         return Elements(made.token, made.marks, params=made.params)

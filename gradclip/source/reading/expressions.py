@@ -108,6 +108,8 @@ def attribute(machine: Machine, owner: Value, name: str) -> Value:
             return Bound((*owner.token, name), owner=owner, name=name, function=method)
         if name not in _VARIABLES:
             return _of_class(machine, owner, name)
+    if machine.parts and (part := machine.parts.get(owner.token, {}).get(name)) is not None:
+        return part
     if name in _WRAPPED and last_of(owner) in machine.scope.file.modules | {"model", "module"}:
         return owner
     if name == "grad" and isinstance(owner, Elements):

@@ -42,6 +42,7 @@ _MAPS = re.compile(r"(tree_map|tree\.map|tree_util\.tree_map|map_structure|multi
 _REDUCES = re.compile(r"(^|\.)(pmean|psum|all_reduce|allreduce|all_reduce_sum|batch_reduce)$")
 _DYNAMIC_SCALE = "flax.training.dynamic_scale.DynamicScale.value_and_grad"
 _FLAX = frozenset({"value_and_grad", "create", "replace"})
+_PAIR = frozenset({"pair"})  #: the mark of gradients and their norm
 _LONG = 12  #: events of gradients that are values
 _RUNS = frozenset({"run", "experimental_run_v2", "call_for_each_replica"})
 _APPLIES = frozenset({"apply_gradients", "apply", "stateless_apply"})  #: the last two since Keras 3
@@ -97,8 +98,22 @@ def _of_tape(machine: Machine, given: Call) -> Value | None:
     if loss is None or (of is None and last(given.node.func) != "compute_gradients"):
         return None
     of = of if of is not None else machine.thing(given.node, "variables")
+    made = _nested(of, lambda part: _gradients_of(machine, loss, part, given))
+    return made if made is not None else _gradients_of(machine, loss, of, given)
+
+
+def _nested(of: Value, make: Callable[[Value], Value]) -> Value | None:
+    """For a list or a dictionary of lists of variables, as many gradients: ``tape.gradient(loss, [of_body, of_head])``."""
+    if isinstance(of, Tuple) and of.items and all(isinstance(x, Elements) and not x.is_one for x in of.items):
+        return Tuple((), items=tuple(make(x) for x in of.items))
+    if isinstance(of, Table) and of.items and all(isinstance(x, Elements) and not x.is_one for x in of.items.values()):
+        return Table((), items={key: make(x) for key, x in of.items.items()})
+    return None
+
+
+def _gradients_of(machine: Machine, loss: Value, of: Value, given: Call) -> Gradients:
     event = Backward(**machine.about(given.node), params=parameters(of), scaler=scaled_by(loss)[len(SCALED) :])
-    token = machine.fresh(given.node, "grads", len(machine.taken))
+    token = machine.fresh(given.node, "grads", (len(machine.taken), of.token))
     return Gradients(token, history=(event,), sources=of.token, factors=coefficients.factors(loss))
 
 
@@ -130,7 +145,8 @@ def clip(machine: Machine, native: Native, given: Call) -> Value | None:
     if isinstance(known, coefficients.Norm) and of.backward is not None and known.of - {of.token}:
         event = replace(event, is_stale=True)
     made = changed(machine, of if len(of.history) < _LONG else Gradients(of.token), event)
-    return Tuple((), items=(made, Thing((*made.token, "norm"), frozenset({"norm"})))) if native.returns_pair else made
+    norm = Thing((*made.token, "norm"), frozenset({"norm"}))
+    return Tuple((), _PAIR, items=(made, norm)) if native.returns_pair else made
 
 
 def _taken_for(of: Value | None) -> Gradients | None:

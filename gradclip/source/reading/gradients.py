@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.natives import Native
 from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Params, Reduce, Step, Unscale, Zero
-from gradclip.source.reading import limits, measures, slots
+from gradclip.source.reading import limits, measures, modules, slots
 from gradclip.source.reading.values import (
     SCALED,
     Bound,
@@ -192,8 +192,9 @@ def step(machine: Machine, owner: Value, given: Call, scaler: str = "") -> Value
     event["tests"] |= last
     own = f"`{owner.name.rpartition('.')[2]}(...)`" if isinstance(owner, Made) and slots.clips(owner) else ""
     slots.stepped_without(machine, owner, event["text"])
-    params, left_out = of_optimizer(owner), slots.exempt(owner)
-    machine.emit(Step(**event, params=params, optimizer=owner.token, scaler=scaler, clip=own, exempt=left_out))
+    listed, left_out = of_optimizer(owner), slots.exempt(owner)
+    params, late = modules.free(machine, listed), modules.left(machine, listed)
+    machine.emit(Step(**event, params=params, optimizer=owner.token, scaler=scaler, clip=own, exempt=left_out, late=late))
     return Constant(("None",))
 
 
@@ -253,7 +254,7 @@ def clip(
         isinstance(algorithm, Constant) and algorithm.value == "value"
     )
     is_value = is_exact if native is not None and native.dialect else by_method
-    params = parameters(tensors)
+    params = modules.free(machine, parameters(tensors))
     one = tensors
     if isinstance(tensors, Tuple) and len(tensors.items) == 1 and getattr(tensors.items[0], "loop", None) in machine.loops:
         one = tensors.items[0]  # [p] in the loop over all p

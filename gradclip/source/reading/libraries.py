@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.natives import BY_NAME, NATIVES, Kind, Native
 from gradclip.natives.own import BY_RULE, dialect_of, reproduced
-from gradclip.source.reading import elements, functional, gradients, measures, own, slots, taken, transformations
+from gradclip.source.reading import elements, functional, gradients, measures, modules, own, slots, taken, transformations
 from gradclip.source.reading.values import (
     MOST,
     SCALED,
@@ -190,7 +190,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         gradients.reduce(machine, first, given)
         return Constant(("None",))
     if name in ("parameters", "named_parameters", "trainable_parameters"):
-        params = gradients.of_module(owner)
+        params = modules.parts(machine, owner, gradients.of_module(owner))
         return Elements(
             (*owner.token, "parameters"),
             params=params,
@@ -221,6 +221,8 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         slots.stepped_without(machine, optimizer, machine.shown(given.node))
     if name == "optimizers" and isinstance(owner, Instance) and (made := machine.method(owner, "configure_optimizers")):
         return _optimizers(machine.enter(made, (), {}, given.node, owner))
+    if name == "requires_grad_":
+        modules.freeze(machine, gradients.of_module(owner), given.get(0, "requires_grad") or Constant((), value=True))
     if name == "no_sync":
         return Context((*owner.token, name), kind="local", said=frozenset(machine.conditions))
     if name == "accumulate":

@@ -95,6 +95,10 @@ class Machine:
         self.unread: dict[object, tuple[Event, ...]] = {}  #: those of them that a step has been made without
         self.read: set[object] = set()  #: the places of others
         self.sums: dict[Token, Gradients] = {}  #: what the program has added to its own variables, by their identity
+        self.parts: dict[Token, dict[str, Value]] = {}  #: by owner: the modules that have been put into it
+        self.frozen: dict[object, bool | None] = {}  #: the parameters that are frozen, or free again; None: some of them
+        self.objects: dict[object, Instance] = {}  #: of the project's classes
+        self.branches: list[int] = []  #: for each branch without events around this code, the loops around the branch
         self.lost: dict[Token, tuple[int, Event]] = {}  #: clips whose result has a name that nothing has read, and their places
         self.bounds: dict[Hashable, Token] = {}  #: with what a test compares a norm
         self.above: list[Token] = []  #: the limits that a norm is above, by the tests around this code
@@ -257,6 +261,7 @@ class Machine:
         """An object of a class of the project."""
         made = Instance(self.fresh(node, cls.node.name), of=cls)
         made.is_open = any(gradients.may_be_module(self, x) for x in (*args, *given.values()))
+        self.objects[made.token] = made
         method = self.method(made, "__init__")
         if method is not None:
             self.enter(method, args, given, node, made)

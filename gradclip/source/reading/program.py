@@ -49,6 +49,7 @@ _VALUES = EVENTS | {
 _OF_VALUES = re.compile(r"\b(jax|optax|tensorflow|keras|flax|equinox)\b")
 _HALF = frozenset({"16", "16-mixed", 16})  #: the precisions with which Lightning scales the loss
 _UNSCALES = re.compile(r"get_scale\(|def clip_gradients\(")  #: code that knows the scale of its gradients
+_ZEROES = re.compile(r"zero_grad\([^()]*\)|zero|clear_grad|\.grad\s*=|set_to_none|Trainer|optimizer_step")
 _IMPORTS = 2  #: files through which a name may come
 _LONG = 60  #: characters of code in a message
 _EXITS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
@@ -135,9 +136,9 @@ class File:
         return frozenset(name for name, count in found.items() if count > 1)
 
     @cached_property
-    def zeroes(self) -> bool:
-        """Whether anything in the source may remove gradients, or calls code that may."""
-        return re.search(r"zero|clear_grad|\.grad\s*=|set_to_none|Trainer|optimizer_step", self.text) is not None
+    def zeroes(self) -> int:
+        """In how many places the source may remove gradients, or calls code that may."""
+        return len(_ZEROES.findall(self.text))
 
     @cached_property
     def unscales(self) -> bool:

@@ -16,6 +16,7 @@ from gradclip.source.reading import (
     functional,
     gradients,
     measures,
+    modules,
     slots,
     taken,
     tests,
@@ -117,6 +118,8 @@ def _hint(machine: Machine, target: ast.expr) -> Token:
         owner = machine.scope.find(target.value.id)
         if owner is machine.scope.owner:
             return (*owner.token, target.attr)
+    if isinstance(target, ast.Attribute):
+        return (target.attr,)
     return ()
 
 
@@ -156,8 +159,11 @@ def bind(machine: Machine, target: ast.expr, value: Value) -> None:
         machine.bind(target.value, value)
     elif isinstance(target, ast.Attribute):
         owner = machine.value(target.value)
+        modules.replace_part(machine, owner, target.attr, value)
         if isinstance(owner, Instance):
             owner.fields[target.attr] = value
+        elif target.attr == "requires_grad" and isinstance(owner, Elements):
+            modules.freeze(machine, owner.params, value, is_certain=owner.is_one and not modules.is_free_of(machine, owner))
         elif target.attr == "grad":
             elements.written(machine, owner, value, target)
     elif isinstance(target, ast.Subscript):
@@ -209,11 +215,13 @@ def _both(machine: Machine, node: ast.If, test: Formula) -> str:
     """A branch without events: what its sides bind is one of the two."""
     names = machine.scope.names
     before = dict(names)
+    machine.branches.append(len(machine.loops))
     _under(machine, test, node.body)
     first = dict(names)
     names.clear()
     names.update(before)
     machine.block(node.orelse)
+    machine.branches.pop()
     for name, value in first.items():
         other = names.get(name)
         if other is not value:

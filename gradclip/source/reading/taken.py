@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     *("EVERY", "added", "after", "assigned", "changed", "clip_by", "element", "gathered", "held", "kept"),
-    *("made_with", "paired", "stepped", "whose"),
+    *("made_with", "paired", "stepped", "whose", "zipped_pair"),
 ]
 
 EVERY = Condition("MultiSteps", kind="every", text="`MultiSteps` has seen all passes")
@@ -148,7 +148,7 @@ def _taken_by(machine: Machine, owner: Value, of: Gradients, given: Call) -> Gra
     if machine.replicas and not reduced and not _keeps_apart(given):
         history = (*history, Reduce(**about, params=params))
     step = Step(**about, params=params, optimizer=owner.token, clip=slots.own_clip(owner), paired=of.variables)
-    step = replace(step, is_shifted=of.pairs == "shifted")
+    step = replace(step, is_shifted=of.pairs == "shifted", is_reordered=of.pairs == "reordered")
     machine.taken.append((*history, step))
     if isinstance(owner, Made) and not slots.own_clip(owner) and not any(isinstance(x, Clip) for x in history):
         _beside_compiled(machine, step)
@@ -168,8 +168,22 @@ def paired(of: Gradients, args: Sequence[Value]) -> Gradients:
     """``zip(grads, variables)``, ``apply(grads, variables)``."""
     if of.pairs == "filtered" and of.sources and any(x.token == of.sources for x in args):
         return replace(of, pairs="shifted")
+    reordered = (x for x in args if isinstance(x, Elements) and x.token != of.sources and x.params == whose(of))
+    if of.sources[:1] == ("+",) and any(x.token[:1] == ("+",) for x in reordered):
+        return replace(of, pairs="reordered")
     others = [x.params for x in args if isinstance(x, Elements) and x.params.meets(whose(of)) is False]
     return replace(of, variables=others[0]) if others else of
+
+
+def zipped_pair(machine: Machine, pair: Tuple, given: Call) -> None:
+    """``zip(tf.clip_by_global_norm(grads, limit), variables)``: the gradients and their norm, as two gradients."""
+    made = pair.items[0]
+    if isinstance(made, Gradients) and made.history:
+        *before, clip = made.history
+        machine.changes = [x for x in machine.changes if x.history[-1] is not clip]
+        if isinstance(clip, Clip):
+            step = Step(**machine.about(given.node), params=whose(made))
+            machine.taken.append((*before, replace(clip, is_pair=True), step))
 
 
 def _keeps_apart(given: Call) -> bool:

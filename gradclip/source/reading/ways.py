@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, differing, found, rounds
+from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, differing, found, rounds
 from gradclip.source.reading import trainers
 from gradclip.source.reading.machine import Machine, Place, Spent, unknowns
 from gradclip.source.reading.program import File
@@ -50,7 +50,7 @@ def read(file: File) -> Reading:
                 parts.setdefault(begin.cls, []).extend(machine.events)
             unread |= machine.unread
             used |= machine.read
-            own = rounds(machine.events, zeroes=file.zeroes, unscales=file.unscales)
+            own = rounds(machine.events, zeroes=_zeroes(machine), unscales=file.unscales)
             sides += own
             shown += _of_way(own, machine, clips, followed)
             if left <= 0:
@@ -67,6 +67,11 @@ def read(file: File) -> Reading:
             if isinstance(one.event.where, Place):
                 seen.setdefault((one.code, one.event.where), one)
     return Reading(tuple(seen.values()), frozenset(clips), frozenset(followed))
+
+
+def _zeroes(machine: Machine) -> bool:
+    """Whether the source may remove gradients in places that a way does not show."""
+    return machine.file.zeroes > len({x.where for x in machine.events if isinstance(x, Zero)})
 
 
 def _is_told(one: Found) -> bool:

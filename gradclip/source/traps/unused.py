@@ -9,7 +9,7 @@ import libcst as cst
 from gradclip.natives import BY_NAME, Kind
 from gradclip.natives.model import Applied
 from gradclip.source.found import ApiCall, Context, Finding
-from gradclip.source.objects import applied, updates, uses
+from gradclip.source.objects import applied, updates
 from gradclip.source.source import Source, last_name, once, words
 
 __all__ = ["check"]
@@ -21,9 +21,9 @@ _AROUND = (cst.Arg, cst.Element, cst.GeneratorExp, cst.IfExp, cst.Lambda, cst.Li
 
 
 def check(found: ApiCall) -> Finding | None:
-    """A result whose name no code reads; a pair that is taken for the gradients."""
+    """A result whose name no code reads."""
     if found.api.kind is Kind.RETURNED:
-        return _dropped(found) or _zipped(found)
+        return _dropped(found)
     if found.api.applied not in (Applied.SLOT, Applied.CHAIN):
         return None
     return _object(found) or next((one for call in updates(found.call, found.context) if (one := _update(call, found))), None)
@@ -82,20 +82,6 @@ def _reads(name: cst.Name, function: cst.CSTNode, context: Context) -> bool:
     bound = {*context.resolver.assigned_at(name)}
     reads = (use for use in context.resolver.uses.get(name.value, ()) if use not in bound)
     return any(function in context.source.ancestors(use) for use in reads)
-
-
-def _zipped(found: ApiCall) -> Finding | None:
-    """``zip(tf.clip_by_global_norm(grads, 1.0), variables)``: the call returns the gradients and their norm."""
-    source = found.context.source
-    if not found.api.returns_pair:
-        return None
-    for use in (found.call, *uses(found.call, found.context)):
-        argument = source.parents[use]
-        outer = source.parents.get(argument) if isinstance(argument, cst.Arg) and not argument.star else None
-        if isinstance(outer, cst.Call) and last_name(outer.func) == "zip":
-            reason = f"It returns a pair, the gradients and their norm, and {source.shown(outer)} pairs these two."
-            return Finding("GM105", reason, f"Write: grads, norm = {source.one_line(found.call)}.")
-    return None
 
 
 def _object(found: ApiCall) -> Finding | None:

@@ -1,0 +1,12 @@
+import torch
+
+accum = 4
+model = build_model()
+optimizer = torch.optim.AdamW(model.parameters())
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(x), y) / accum
+    loss.backward()
+    if (i + 1) % accum == 0:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
