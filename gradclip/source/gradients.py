@@ -56,7 +56,16 @@ class Gradients:
         """Whether the producer of a value, or the consumer of it or of a call's result, shows that it is a gradient."""
         shown = self._certain.is_gradient(node)
         takers = self._values.takers(self._source.function(call))
-        return shown or any(map(self._is_applied, (call, *takers))) or not self._consumed.isdisjoint(self.origins(node))
+        return shown or any(map(self._is_applied, (call, *takers))) or self._is_consumed(node)
+
+    def _is_consumed(self, node: cst.BaseExpression) -> bool:
+        """Whether a step takes a value; of a loop over ``(dW, db)``, whether one takes each of them."""
+        if self._consumed.isdisjoint(self.origins(node)):
+            return False
+        places = self._resolver.assigned_at(node) if isinstance(node, cst.Name) and node.value not in self._consumed else ()
+        over = (given.value for place in places if (given := self._resolver.given(place)) is not None and given.each)
+        listed = (one.value for value in over if isinstance(value, (cst.List, cst.Tuple)) for one in value.elements)
+        return all(not isinstance(one, cst.Name) or one.value in self._consumed for one in listed)
 
     @functools.cached_property
     def _certain(self) -> Gradients:
@@ -119,7 +128,9 @@ class Gradients:
         if isinstance(node, cst.Call):
             return self._is_made(node, depth)
         if isinstance(node, (cst.List, cst.Tuple)):
-            return bool(node.elements) and all(self.is_gradient(element.value, depth - 1) for element in node.elements)
+            known = [self.is_gradient(element.value, depth - 1) for element in node.elements]
+            others = (one.value for one, told in zip(node.elements, known, strict=True) if not told)
+            return any(known) and all(self._by_name and _BY_HAND.fullmatch(last_name(one)) for one in others)  # (dW, db)
         if isinstance(node, (cst.ListComp, cst.GeneratorExp)):
             return self.is_gradient(node.elt, depth - 1)
         return False

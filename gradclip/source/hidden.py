@@ -128,13 +128,14 @@ def _last(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
 
 
-def hide(tree: ast.Module, data: bytes, lines: Sequence[int]) -> tuple[bytes, list[Function]]:
+def hide(tree: ast.Module, data: bytes, lines: Sequence[int], shown: Sequence[int]) -> tuple[bytes, list[Function]]:
     """A source without the bodies that no check reads.
 
     Args:
         tree: the source, parsed by Python.
         data: the bytes of the source.
         lines: the offset of each line.
+        shown: the numbers of lines whose functions stay.
 
     Returns:
         A source of the same length, and the functions whose bodies it lacks.
@@ -152,7 +153,8 @@ def hide(tree: ast.Module, data: bytes, lines: Sequence[int]) -> tuple[bytes, li
         body = data[start:end]
         space = len(body) - len(body.lstrip(b" \t"))
         own_lines = line > function.lineno and not data[start : start + first.col_offset].strip()
-        if last - line + 1 < _SHORT or not own_lines or _TELLING.search(data, lines[function.lineno - 1], end):
+        stays = last - line + 1 < _SHORT or not own_lines or any(line <= one <= last for one in shown)
+        if stays or _TELLING.search(data, lines[function.lineno - 1], end):
             continue
         parts += [data[position:start], body[:space], b"0", _blank(body[space + 1 :])]
         position = end

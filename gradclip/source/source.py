@@ -51,8 +51,12 @@ class Import(Edit):
 class Source:
     """A parsed source, and the queries of the checks."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, shown: Sequence[int] = ()) -> None:
         """Parse the source.
+
+        Args:
+            text: Python 3.
+            shown: lines whose functions are read in any case.
 
         Raises:
             SourceError: if the source is not Python 3, or its nesting is too deep to parse.
@@ -63,8 +67,8 @@ class Source:
         self._lines = [0, *(match.end() for match in _NEWLINE.finditer(self.data))]
         if re.search(r"\r(?!\n)", text):
             raise SourceError("Its lines end in a carriage return alone.")
-        shown, self._hidden = hide(tree, self.data, self._lines)
-        self.module = parsing.module(shown.decode())
+        read, self._hidden = hide(tree, self.data, self._lines, shown)
+        self.module = parsing.module(read.decode())
         self.newline = self.module.default_newline
         self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
         self._of_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = defaultdict(list)

@@ -39,6 +39,7 @@ class Exactly:
     framework: str
     keeps: bool  #: whether it leaves its arguments as they are
     to: str = ""  #: what it is assigned to
+    replaces: bool = False  #: whether each parameter gets a new gradient: ``p.grad = p.grad * c``
 
 
 class Functional:
@@ -197,7 +198,8 @@ class Functional:
         shown = self._source.code(over)
         if of_parameters and loop is None:
             shown = shown.removesuffix(".data").removesuffix(".grad")
-        return Exactly(site, shown, clip, framework, keeps=False) if is_short(over) else None
+        replaces = isinstance(small, cst.Assign) and last_name(target) == "grad"
+        return Exactly(site, shown, clip, framework, keeps=False, replaces=replaces) if is_short(over) else None
 
     def _listed(self, target: cst.BaseExpression, loop: cst.For | None) -> cst.BaseExpression | None:
         """The list in ``for i, g in enumerate(grads): grads[i] = ...``."""

@@ -119,7 +119,8 @@ class Harmless:
         if isinstance(node, cst.Call):
             return self.call(node)
         if isinstance(node, cst.Attribute):
-            return node.attr.value not in self._properties
+            made = last_name(node.value) == "self" and node.attr.value in self._made
+            return node.attr.value not in self._properties and not made
         if isinstance(node, cst.NamedExpr):
             return not is_of(last_name(node.target), self.tracked)
         return not isinstance(node, (cst.Await, cst.Yield)) and not (isinstance(node, cst.CompFor) and node.asynchronous)
@@ -189,6 +190,14 @@ class Harmless:
     @functools.cached_property
     def _properties(self) -> frozenset[str]:
         return self._source.once((Harmless, True), lambda: frozenset(self._methods_of(decorated=True)))
+
+    @functools.cached_property
+    def _made(self) -> frozenset[str]:
+        """The attributes that nothing stores, in a source with a class that makes its attributes."""
+        if self._methods.isdisjoint(("__getattr__", "__getattribute__")):
+            return frozenset()
+        stored = {last_name(one.target) for one in self._source.any(cst.AssignTarget)}
+        return frozenset(one.attr.value for one in self._source.any(cst.Attribute)) - stored
 
     def _methods_of(self, *, decorated: bool) -> Iterator[str]:
         for one in self._source.any(cst.FunctionDef):

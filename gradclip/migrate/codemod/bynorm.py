@@ -9,6 +9,7 @@ import libcst as cst
 from gradclip.migrate.byhand.coefficients import EPSILON, Clipped
 from gradclip.migrate.byhand.exact import Exact
 from gradclip.migrate.byhand.functional import Exactly, Functional
+from gradclip.migrate.byhand.held import holds
 from gradclip.migrate.byhand.stretch import broken
 from gradclip.migrate.codemod.decision import Need, Rewrite
 from gradclip.migrate.codemod.imports import beside_torch, spell
@@ -64,6 +65,11 @@ def _call(one: Exactly, found: ByNorm, exact: Exact) -> Decision | None:
     between = broken(one, exact, found.context)
     if between is not None:
         return manual(found.node, _kept(one, between, exact, found.context))
+    if one.replaces and (other := holds(one, found.context)) is not None:
+        reason = (
+            f"A clip by norm, written out; {found.context.source.shown(other)} holds gradients that it replaces by new ones."
+        )
+        return manual(found.node, Finding("GM402", reason, "gradclip's clip of parameters would change them: clip a copy."))
     site, clip, source, sources = one.site, one.clip, found.context.source, found.context.options.sources
     returns_norm = one.framework == "torch" and not one.keeps
     left = remains(site, f"{one.tensors} {clip.limit}", clip.norm if returns_norm else None, exact, found.context)
@@ -87,9 +93,7 @@ def _call(one: Exactly, found: ByNorm, exact: Exact) -> Decision | None:
         f"It is {whose} clip by {said}, written out.",
         edits=(Edit(*span, line), *left.edits),
         needs=beside_torch(needs, found.context) if returns_norm else needs,
-        assumption="; ".join(
-            filter(None, (_assumed(clip, by_if=returns_norm), _read_twice(one, found.context), _dtypes(one, source)))
-        ),
+        assumption="; ".join(filter(None, _assumptions(one, found.context, by_if=returns_norm))),
     )
 
 
@@ -110,6 +114,11 @@ def _kept(one: Exactly, between: cst.CSTNode, exact: Exact, context: Context) ->
 def _of_norm(clip: Clipped, replaced: str) -> str:
     """How to take the norm from what the call returns: a number where the replaced lines made it one."""
     return ("" if clip.epsilon == EPSILON else ".norm") + (".item()" if _NUMBER.search(replaced) else "")
+
+
+def _assumptions(one: Exactly, context: Context, *, by_if: bool) -> tuple[str, ...]:
+    held = "no other code holds the old gradients: by hand, each parameter gets a new one" if one.replaces else ""
+    return _assumed(one.clip, by_if=by_if), _read_twice(one, context), _dtypes(one, context.source), held
 
 
 def _assumed(clip: Clipped, *, by_if: bool) -> str:

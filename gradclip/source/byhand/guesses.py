@@ -23,7 +23,8 @@ _SAME = (
     | vocabulary.JOINS
     | words(
         "abs type_as type half double cuda data get_value asscalar zip enumerate reversed filter items full full_like "
-        "broadcast_to pop get sorted chain from_iterable mean_ detach_ to_local contiguous identity stop_gradient ravel_pytree"
+        "broadcast_to pop get sorted chain from_iterable mean_ detach_ to_local contiguous identity stop_gradient ravel_pytree "
+        "Variable psum pmean pmax"
     )
 )
 _PARTS = words("data T values grads real grad_data value")
@@ -48,6 +49,7 @@ _KINDS = {
 }
 _KIND = {name: kind for kind, names in reversed(_KINDS.items()) for name in names}
 _FLAT = re.compile(r"(?i)\w*(flat|vector|ravel|concat)\w*")  #: functions that put tensors together, or take them apart
+_REDUCED = re.compile(r"(?i)\w*(all_?reduce|all_?gather|broadcast|reduce_(from|to|scatter|over|across))\w*")  #: over processes
 _TINY = re.compile(r"(?i).*(eps|tiny|delta|smallest)\w*")
 
 
@@ -214,6 +216,10 @@ class Guesses:
             if made.facts:
                 of_gradients = any(one.has(Fact.GRADIENT) for one in values)
                 return made.with_(Fact.GRADIENTS) if of_gradients and not made.has(Fact.GRADIENT) else made
+        if _REDUCED.fullmatch(name):
+            if len(node.args) > 1 and not values[-1].facts:  # MPI's: `comm.Allreduce(local, total)`
+                self._bind([node.args[1]], either(values), node.args[0])
+            return either(values)
         made = measured(name, either(values))
         return either(values) if not made.facts and _FLAT.fullmatch(name) else made
 

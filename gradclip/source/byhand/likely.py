@@ -7,6 +7,7 @@ loop, an attribute or a function further down may add some. What it finds is nam
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -17,7 +18,7 @@ from gradclip.source.byhand.guesses import Guesses, Place
 from gradclip.source.found import Context, Decision, Finding, manual, unchanged
 from gradclip.source.parsing import parsed
 
-__all__ = ["named", "shown"]
+__all__ = ["named", "places"]
 
 
 _MAY_BE = [  #: a function without one of these has no such clip
@@ -38,11 +39,11 @@ _UNBOUNDED = "{} scales gradients, and nothing bounds it by its own limit: this 
 def named(context: Context, known: Sequence[Decision]) -> list[Decision]:
     """The clips that a broad search finds in the functions where nothing else has found one."""
     source = context.source
-    if context.options.lint or not all(one.search(source.text) for one in _MAY_BE):
+    if context.options.lint:
         return []
     taken = {source.function(one.node) for one in known if one.code in ("GM402", "GM113")}
     found: dict[cst.CSTNode, Decision] = {}
-    for place, bounded in _places(source.tree, source.text):
+    for place, bounded in places(source.text):
         end = (place.end_lineno or place.lineno, place.end_col_offset or 0)
         node = source.at((place.lineno, place.col_offset), end)
         function = source.function(node) if node is not None else None
@@ -55,13 +56,14 @@ def named(context: Context, known: Sequence[Decision]) -> list[Decision]:
     return list(found.values())
 
 
-def shown(source: str) -> bool:
-    """Whether the search finds any clip, bounded or not: a source without one need not be read by LibCST.
+@functools.lru_cache(maxsize=1)  # asked before a source is read, and after
+def places(source: str) -> Sequence[tuple[Place, bool]]:
+    """The divisions of coefficients, and whether something bounds each: a source without one need not be read by LibCST.
 
     Raises:
         SourceError: if the source is not Python 3.
     """
-    return all(one.search(source) for one in _MAY_BE) and any(_places(parsed(source), source))
+    return tuple(_places(parsed(source), source)) if all(one.search(source) for one in _MAY_BE) else ()
 
 
 def _finding(shown: str) -> Finding:
@@ -71,7 +73,7 @@ def _finding(shown: str) -> Finding:
 
 
 def _places(module: ast.Module, text: str) -> Iterator[tuple[Place, bool]]:
-    """The divisions of coefficients, in the functions, the classes and the rest of a module, the bounded ones first."""
+    """The divisions in the functions, the classes and the rest of a module, the bounded ones first."""
     lines = text.splitlines(keepends=True)
     codes = {one: "".join(lines[one.lineno - 1 : one.end_lineno]) for one in module.body}
     blocks = [one for one in module.body if isinstance(one, _BLOCKS)]

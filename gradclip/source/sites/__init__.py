@@ -68,9 +68,10 @@ def read(source: str, options: Options, do: Callable[[Context], Migrated]) -> Mi
     collects = gc.isenabled()
     gc.disable()  # a tree has many objects, and none becomes garbage during parsing
     try:
-        if not (options.lint or options.norms or names_clip(text, _CLIPS) or likely.shown(text)):
+        likely_at = [] if options.lint else [place.lineno for place, _ in likely.places(text)]
+        if not (options.lint or options.norms or likely_at or names_clip(text, _CLIPS)):
             return Migrated(source)
-        made = do(_context(Source(text), options))
+        made = do(_context(Source(text, likely_at), options))
     except RecursionError:
         raise SourceError("nested too deeply to be read") from None
     finally:
