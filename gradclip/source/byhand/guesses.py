@@ -242,6 +242,9 @@ class Guesses:
                 return summed(power(first, _TWO, node))
             case "sum":
                 return summed(either(values))
+            case "product" if len(sides) > 1 and values[-1].has(Fact.GRADIENT) and ast.dump(sides[-1]) == ast.dump(sides[-2]):
+                made = power(values[-1], _TWO, node)
+                return summed(made) if name == "einsum" else made
             case "product":
                 for one, other in itertools.combinations(values, 2):
                     self._multiplied(one, other)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import libcst as cst
 
@@ -81,11 +81,11 @@ def _places(module: ast.Module, text: str) -> Iterator[tuple[Place, bool]]:
     likely = [one for one in blocks if all(pattern.search(codes[one]) for pattern in _MAY_BE)]
     names = {one: frozenset(_NAME.findall(codes[one])) for one in blocks} if likely else {}
     called = frozenset().union(*(names[one] for one in likely))
-    callers = {one.name for one in likely}
-    for one in names.keys() - {*likely}:  # what they call, and what calls them
+    callers, stored = {one.name for one in likely}, _stored(likely)
+    for one in names.keys() - {*likely}:  # what they call, what calls them, and what reads an attribute that they store
         is_called = one.name in called and not isinstance(one, ast.ClassDef)
         calls = not callers.isdisjoint(names[one]) and _MAY_BE[1].search(codes[one])
-        if (is_called or calls) and _MAY_BE[0].search(codes[one]):
+        if (is_called or calls or not stored.isdisjoint(names[one])) and _MAY_BE[0].search(codes[one]):
             likely.append(one)
     likely.sort(key=lambda one: one.lineno)
     functions = [one for one in likely if not isinstance(one, ast.ClassDef)]
@@ -94,6 +94,13 @@ def _places(module: ast.Module, text: str) -> Iterator[tuple[Place, bool]]:
     for one in likely:
         if isinstance(one, ast.ClassDef):
             yield from _Unit().read([*(f for f in functions if f.name in names[one]), one])
+
+
+def _stored(blocks: Iterable[ast.stmt]) -> set[str]:
+    """The attributes of other objects than ``self`` that functions store."""
+    functions = (one for one in blocks if not isinstance(one, ast.ClassDef))
+    nodes = (node for one in functions for node in ast.walk(one) if isinstance(node, ast.Attribute))
+    return {node.attr for node in nodes if isinstance(node.ctx, ast.Store)} - {"grad", "data"}
 
 
 class _Unit(Guesses):
@@ -158,7 +165,8 @@ class _Unit(Guesses):
         self._functions.append(node.name)
         self._block(node.body)
         self._functions.pop()
-        outer.update({key: value for key, value in self._values.items() if "." in key})  # attributes of an object
+        shared = {name for one in node.body if isinstance(one, (ast.Global, ast.Nonlocal)) for name in one.names}
+        outer.update({key: value for key, value in self._values.items() if "." in key or key in shared})  # attributes, too
         self._values = outer
 
     def _augmented(self, node: ast.AugAssign) -> None:
