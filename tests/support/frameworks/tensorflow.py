@@ -20,7 +20,6 @@ class TensorFlowFramework(Framework):
         ("gradclip.backends.tensorflow.lanes._PIECE", LARGE),
         ("gradclip.backends.tensorflow.compiled._TINY", LARGE // 32),
         ("gradclip.backends.tensorflow.compiled._FEW", LARGE // 8),
-        ("gradclip.backends.tensorflow.compiled._COUNT", 2),
         ("gradclip.backends.tensorflow.compiled._SOME", LARGE // 4),
     )
     packages = ("tensorflow_cpu",)
