@@ -12,7 +12,7 @@ from training_programs import PROGRAMS, Program
 SECONDS = 600  #: a program takes a few; a busy machine is slow
 
 
-@pytest.mark.drawn(8)
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("program", [program for program in PROGRAMS if program.main], ids=lambda program: program.name)
 def test_the_program_runs(program: Program) -> None:
     variables = {

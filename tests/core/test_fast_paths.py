@@ -29,7 +29,7 @@ SHAPES: dict[str, list[tuple[int, ...]]] = {
 }
 CROSSING = tensorflow.clip_by_value(2.0, -2.0)
 
-pytestmark = [pytest.mark.accuracy, pytest.mark.usefixtures("soon_large")]
+pytestmark = pytest.mark.usefixtures("soon_large")
 both = pytest.mark.usefixtures("compiled")
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 each_form = pytest.mark.parametrize("in_place", [False, True], ids=["new", "in place"])
@@ -85,6 +85,7 @@ def test_what_is_not_finite_traced(backend: Framework, value: float, dtype: str)
             assert np.isnan(n) if math.isnan(value) else n == math.inf
 
 
+@pytest.mark.accuracy
 @both
 @pytest.mark.drawn(200, jax=2, tensorflow=40)
 @pytest.mark.parametrize("order", [-math.inf, -1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf])
@@ -98,6 +99,7 @@ def test_every_order(backend: Framework, order: float, dtype: str) -> None:
     assert math.isnan(gradclip.norm(grads, torch.clip_grad_norm(1.0, math.nan)))
 
 
+@pytest.mark.accuracy
 @both
 @pytest.mark.parametrize("size", [9, 35, LARGE])
 def test_squares_that_leave_float32(backend: Framework, size: int) -> None:
@@ -114,6 +116,7 @@ def test_squares_that_leave_float32(backend: Framework, size: int) -> None:
         )
 
 
+@pytest.mark.accuracy
 @pytest.mark.parametrize("scale", [1e300, 1e-300])
 def test_squares_that_leave_float64(backend: Framework, scale: float, way: str) -> None:
     def measured(grads: list[Any]) -> list[Any]:

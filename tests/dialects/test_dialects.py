@@ -13,8 +13,6 @@ from oracle import CASES, REAL, Case, norm, ulp, ulps
 
 import gradclip
 
-pytestmark = pytest.mark.accuracy
-
 WIDE = {"float64": "float64", "complex128": "float64"}
 # few shapes, in several lists: JAX compiles every operation for every shape
 SHAPES: dict[str, list[tuple[int, ...]]] = {
@@ -159,6 +157,7 @@ def test_mixed_dtypes(backend: Framework, limit_name: str, case: Case) -> None:
     check(backend, case, 0.5, exact, result, dtypes, exact)
 
 
+@pytest.mark.accuracy
 @pytest.mark.drawn(24, torch=8)
 @pytest.mark.needs("jits")
 @pytest.mark.parametrize("limit", [0.5, 1e4], ids=["clipped", "unclipped"])
@@ -168,6 +167,7 @@ def test_traced(backend: Framework, limit_name: str, case: Case, how: str, limit
     check_traced(backend, limit_name, case, how, limit, "float32")
 
 
+@pytest.mark.accuracy
 @pytest.mark.drawn(12, torch=4)
 @pytest.mark.needs("jits")
 @pytest.mark.parametrize(

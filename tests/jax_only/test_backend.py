@@ -19,8 +19,6 @@ from gradclip.backends.jax import JaxBackend, places, versions
 from gradclip.core import registry
 from gradclip.dialects import optax, tensorflow, torch
 
-pytestmark = pytest.mark.accuracy
-
 MILLION = {
     "normal": lambda: np.random.default_rng(0).normal(size=10**6),
     "uniform": lambda: np.random.default_rng(0).uniform(size=10**6),
@@ -40,6 +38,7 @@ def parts(result: gradclip.ClipResult) -> tuple[Any, Any, Any]:
     return result.grads, result.norm, result.coefficient
 
 
+@pytest.mark.accuracy
 @pytest.mark.drawn(8)
 @pytest.mark.parametrize("order", [0.5, 1.0, 2.0, 3.0])
 @pytest.mark.parametrize("make", MILLION.values(), ids=MILLION)
@@ -53,6 +52,7 @@ def test_a_million_elements(make: Any, order: float) -> None:
     assert ulps(framework.read(traced), exact, "float32") <= framework.ulps_of(order)
 
 
+@pytest.mark.accuracy
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "complex64"])
 def test_a_million_elements_of_other_dtypes(dtype: str) -> None:
     g = framework.make(np.full(10**6, 0.1), dtype)
@@ -62,6 +62,7 @@ def test_a_million_elements_of_other_dtypes(dtype: str) -> None:
         assert ulps(np.float64(norm), exact, "float64" if dtype == "float64" else "float32") <= framework.ulps
 
 
+@pytest.mark.accuracy
 @pytest.mark.parametrize(
     ("shape", "axes"), [((500_000, 2), [0]), ((2, 500_000), [1]), ((1000, 4, 250), [0, 2]), ((4, 250_000), None)]
 )
@@ -169,6 +170,7 @@ def test_how_often_a_value_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not read
 
 
+@pytest.mark.accuracy
 @pytest.mark.skipif(jax.__version_info__ < (0, 4, 38), reason="before JAX 0.4.38 shard_map raises for a branch")
 def test_the_largest_numbers_on_several_devices() -> None:
     in_a_process(LARGEST, XLA_FLAGS="--xla_force_host_platform_device_count=2", JAX_PLATFORMS="cpu")

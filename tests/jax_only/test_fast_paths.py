@@ -25,8 +25,6 @@ from gradclip.backends.jax import JaxBackend, lanes, places
 from gradclip.backends.jax import norm as compiled_norm
 from gradclip.dialects import keras, optax, tensorflow, torch
 
-pytestmark = pytest.mark.accuracy
-
 SETS = {
     "small": [(3, 4), (5,), ()],
     "a large one": [(300, 301), (7,)],
@@ -100,6 +98,7 @@ def test_by_value_what_fits_is_not_copied() -> None:
     assert gradclip.clip([large], optax.clip(1.0)).grads[0] is large
 
 
+@pytest.mark.accuracy
 @pytest.mark.drawn(7)
 @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
 @pytest.mark.parametrize("name", ["small", "a large one", "nothing beside something", "several checked together"])
@@ -168,6 +167,7 @@ def test_one_branch_serves_all() -> None:
             assert ulps(np.float64(n), np.float64(exact), "float32") <= 1
 
 
+@pytest.mark.accuracy
 @pytest.mark.parametrize("shape", [(1000,), (120, 10), (250, 16), (32, 125), (2, 2048), (5001,), (1 << 18,)])
 def test_the_norm_of_few_and_of_many(shape: tuple[int, ...]) -> None:
     """XLA adds up fewer than 4,096 elements one after the other: a float32 sum was up to 22 ulp off."""
@@ -189,6 +189,7 @@ def test_hundreds_of_gradients_are_scaled_by_one_function() -> None:
     assert not re.search("stablehlo.concatenate.*xf", text)  # a concatenation of floats; older versions concatenate indices
 
 
+@pytest.mark.accuracy
 @pytest.mark.parametrize("name", ["global", "tensor"])
 @pytest.mark.parametrize("scale", [1e30, 1e-30, 1.0])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -20,8 +20,6 @@ from gradclip.core.rule import Rule
 from gradclip.dialects import keras, paddle, tensorflow, torch
 from gradclip.dialects import optax as dialect
 
-pytestmark = pytest.mark.accuracy
-
 SHAPES = [(), (6,), (1, 3), (4, 3), (2, 3, 4), (2, 2, 3, 4), (2, 2, 1, 3, 2)]  # every rank for which optax defines units
 NATIVES: dict[str, tuple[optax.GradientTransformation, Rule]] = {
     "clip": (optax.clip(0.5), dialect.clip(0.5)),
@@ -64,6 +62,7 @@ def steps(transformation: optax.GradientTransformation, params: Any, count: int 
     return updates, state
 
 
+@pytest.mark.accuracy
 @pytest.mark.parametrize(("native", "rule"), NATIVES.values(), ids=NATIVES)
 def test_a_chain_is_as_with_the_native(native: optax.GradientTransformation, rule: Rule) -> None:
     params = tree(SHAPES, 99)

@@ -18,8 +18,6 @@ import gradclip
 from gradclip.core.rule import Rule
 from gradclip.dialects import optax, tensorflow, torch
 
-pytestmark = pytest.mark.accuracy
-
 RULES = functions(lambda rule: rule.scope.value in ("global", "tensor", "axes") and rule.order >= 1)
 GRADIENTS = [np.array([[3.0, -4.0, 1.0], [0.5, 2.0, -6.0]]), np.array([[1.0, 2.0, 7.0]])]
 PARAMS = [np.array([[1.0, 0.5, -2.0], [0.3, 1.0, 0.1]]), np.array([[0.5, 0.25, 1.0]])]

@@ -42,7 +42,7 @@ def read(x: Any) -> Any:
     return np.array(keras.ops.convert_to_numpy(x))
 
 
-@pytest.mark.drawn(8)
+@pytest.mark.drawn(8, tensorflow=5, jax=4)
 @pytest.mark.parametrize("traced", [False, True] if ON != "torch" else [False], ids=lambda x: "compiled" if x else "eager")
 @pytest.mark.parametrize("cell", CELLS)
 def test_each_cell_is_as_with_plain_calls(cell: str, traced: bool) -> None:

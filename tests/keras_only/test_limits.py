@@ -51,7 +51,7 @@ def compiled(optimizer: Any, variables: list[Any]) -> Callable[[list[Any]], None
     return lambda grads: optimizer.apply(grads, variables)
 
 
-@pytest.mark.drawn(8)
+@pytest.mark.drawn(8, tensorflow=5, jax=5)
 @pytest.mark.parametrize("traced", [True] if ON == "jax" else [True, False])  # outside of fit JAX needs the stateless form
 @pytest.mark.parametrize("name", ALL)
 def test_a_step_is_clipped_as_eagerly_by_numpy(name: str, traced: bool) -> None:
@@ -84,7 +84,7 @@ def fit(model: keras.Model, epochs: int) -> keras.Model:
     return model
 
 
-@pytest.mark.drawn(3)
+@pytest.mark.drawn(3, tensorflow=1, jax=1)
 @pytest.mark.parametrize("name", ALL)
 def test_fit_is_the_same_compiled_and_not(name: str) -> None:
     one = fit(model_of(rule_of(name)), 3)
@@ -95,7 +95,7 @@ def test_fit_is_the_same_compiled_and_not(name: str) -> None:
     assert keras.ops.convert_to_numpy(counted.value).max() == 24
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(2, tensorflow=1, jax=1)
 @pytest.mark.parametrize("name", [name for name in ALL if name != "schedule"])
 def test_a_saved_model_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
     whole = fit(model_of(rule_of(name)), 4)

@@ -8,8 +8,12 @@ import subprocess
 import sys
 
 #: what LLVM makes faster is the arithmetic on one device, which other tests compare; the emitters of a fusion before those on
-#: MLIR, which prepare for 20 ms
-OPTIONS = ("--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false")
+#: MLIR, which prepare for 20 ms; and the parts that a program is cut into, for threads
+OPTIONS = (
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
+)
 _START = "from jaxlib import xla_client; xla_client.make_cpu_client()"
 
 

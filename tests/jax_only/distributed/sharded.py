@@ -191,7 +191,8 @@ def check_two_explicit_shardings_in_one_clip() -> None:
     for i, (function, (beside, spec)) in enumerate(cases):
         want = jax.tree.leaves(function(jnp.asarray(x), jnp.asarray(beside)))
         given = [jax.device_put(a, NamedSharding(mesh, s)) for a, s in ((x, P("model", "data")), (beside, spec))]
-        for run in (function, jax.jit(function)):
+        # without jit each operation is compiled by itself, for each sharding: of the same operations once
+        for run in (function, jax.jit(function)) if i in (0, 3) else (jax.jit(function),):
             for got, w in zip(jax.tree.leaves(run(*given)), want, strict=True):
                 assert got.shape == w.shape, i
                 near(got, w, at_most=64)  # sums of positive and negative numbers
