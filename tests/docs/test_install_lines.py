@@ -55,9 +55,10 @@ def test_the_blocks_of_the_readme(backend: Framework, install: Make) -> None:
     if is_torch:
         doctor = environment.run("-m", "gradclip", "doctor", str(file))
         assert "GM107 " in doctor.stdout, doctor.stdout + doctor.stderr
-    demo = environment.run("-m", "gradclip", "demo", "--steps", "12")
-    assert demo.returncode == 0, demo.stdout + demo.stderr
-    assert ("NumPy ran alone" in demo.stdout) == (backend.name == "numpy")
+    if is_torch or backend.name == "numpy":  # tests of the commands run each framework's demo
+        demo = environment.run("-m", "gradclip", "demo", "--steps", "12")
+        assert demo.returncode == 0, demo.stdout + demo.stderr
+        assert ("NumPy ran alone" in demo.stdout) == (backend.name == "numpy")
 
 
 def test_the_demo_of_the_readme(backend: Framework, install: Make) -> None:
@@ -76,4 +77,5 @@ def test_the_section_of_the_first_page(backend: Framework, install: Make) -> Non
     environment.blocks(text)
     has_numpy = "numpy" in environment.names
     assert has_numpy or backend.name == "torch"
-    works(environment, *{backend.name, *["numpy"] * has_numpy})
+    if not has_numpy:  # else a test of the command asks as much
+        works(environment, backend.name)
