@@ -116,7 +116,7 @@ def lost(one: Round) -> Iterator[Found]:
         return
     (first, earlier), (again, later) = made[-2:]
     zeros = [x for x in one.events[first:again] if isinstance(x, Zero) and one.concerns(x.params, step.params)]
-    if earlier.where == later.where and zeros and every not in zeros[0].tests | later.tests:
+    if earlier.where == later.where and zeros and zeros[0].tests <= later.tests - {every}:  # in each pass
         reason = f"{zeros[0].text} clears the gradients of the earlier passes, and {step.text} runs only if {every.text}."
         yield Found("GM108", zeros[0], reason, "Call it after the step.", (step,))
 

@@ -189,6 +189,7 @@ def test_a_mistake_is_found_and_its_mend_is_not(name: str) -> None:
             "an optimizer that nothing takes",
             "copies",
             "other variables",
+            "variables in another order",
         }
     ),
 )

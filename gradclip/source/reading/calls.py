@@ -126,6 +126,8 @@ def unknown(machine: Machine, target: Value, given: Call) -> Value:
     values = (*given.args, *given.given.values())
     is_reduced = measures.passed(machine, given)
     measures.logged(machine, values)
+    if machine.frozen:
+        modules.passed(machine, target, values)
     called = last_of(target).rpartition(".")[2]
     if (made := coefficients.function(machine, called, given)) is not None:
         return made

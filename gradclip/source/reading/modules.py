@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import NO_PARAMS, Params
@@ -12,7 +13,7 @@ from gradclip.source.reading.values import Constant, Elements, Instance, Made, T
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["free", "freeze", "is_free_of", "left", "only_free", "parts", "replace_part"]
+__all__ = ["free", "freeze", "is_free_of", "left", "only_free", "parts", "passed", "replace_part"]
 
 #: layers that have parameters
 _LAYERS = re.compile(
@@ -62,6 +63,14 @@ def freeze(machine: Machine, of: Params, value: Value, *, is_certain: bool = Tru
         machine.frozen[token] = known
 
 
+def passed(machine: Machine, target: Value, values: Iterable[Value]) -> None:
+    """Unknown code gets a module, which may free parameters, or add some: ``model.add_adapter(config)``."""
+    tokens = [x.token for x in values] + [target.token[:-1]]
+    for token in machine.frozen:
+        if any(x and (x == token or _is_part(token, x)) for x in tokens):
+            machine.frozen[token] = None
+
+
 def is_free_of(machine: Machine, one: Elements) -> bool:
     """Whether a test within the loop over parameters decides which of them it is about."""
     depth = next((i for i, x in enumerate(machine.loops) if x == one.loop), -1)
@@ -78,7 +87,9 @@ def free(machine: Machine, of: Params, *, listed: bool = False) -> Params:
         state = _state(machine, token)
         within = [x for x, frozen in machine.frozen.items() if _is_part(x, token) and frozen is False]
         found |= {token} if state is not True else set(within)
-        is_all = is_all and state is not None and (state is True or not (listed and _frozen_part(machine, token)))
+        is_all = is_all and not (listed and (state is None or (state is False and _frozen_part(machine, token))))
+    if not found:
+        return Params(of.known, False, of.unseen) if listed else of
     return Params(frozenset(found), is_all, of.unseen)
 
 
