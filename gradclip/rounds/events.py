@@ -103,6 +103,7 @@ class Clip(Event):
     is_local: bool = False  #: the norm that it is given is one of the shards that this process holds
     bound: str = ""  #: "min" or "max" if it bounds on this side only
     is_failed: bool = False  #: it raised an exception
+    is_scaled: bool = False  #: its limit is one of scaled gradients: multiplied by the loss scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,7 +131,7 @@ def scaled(one: Round) -> Iterator[Found]:
     """The gradients still have the loss scale when they are clipped."""
     for place, clip in one.clips:
         unscaled = (x for x in one.events[:place] if isinstance(x, Unscale))
-        if clip.is_late or any(x.params.meets(clip.params) is not False for x in unscaled):
+        if clip.is_late or clip.is_scaled or any(x.params.meets(clip.params) is not False for x in unscaled):
             continue
         made = one.before(place, Backward, Write, Zero)
         if made and isinstance(made[0], Backward) and made[0].scaler:

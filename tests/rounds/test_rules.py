@@ -46,6 +46,7 @@ CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
     "zeroed before the clip": ("GM108", [BACK, ZERO, CLIP, STEP], [ZERO, BACK, CLIP, STEP]),
     "zeroed before the step": ("GM108", [BACK, CLIP, ZERO, STEP], [BACK, CLIP, STEP, ZERO]),
     "scaled": ("GM107", [SCALED, CLIP, STEP], [SCALED, UNSCALE, CLIP, STEP]),
+    "scaled, and so is the limit": ("GM107", [SCALED, CLIP, STEP], [SCALED, replace(CLIP, is_scaled=True), STEP]),
     "unscaled too late": (
         "GM107",
         [CLIP, UNSCALE, replace(STEP, scaler="scaler")],

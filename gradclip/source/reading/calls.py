@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from gradclip.source.reading import (
     coefficients,
     degrees,
+    forward,
     functional,
     gradients,
     libraries,
     measures,
     modules,
+    scales,
     slots,
     taken,
     tests,
@@ -118,11 +120,11 @@ def apply(machine: Machine, target: Value, given: Call) -> Value:
         built = _builtin(machine, str(target.token[0]), given)
         if built is not None:
             return built
-    return unknown(machine, target, given)
+    return unknown(machine, target, given, forward.through(machine, target))
 
 
-def unknown(machine: Machine, target: Value, given: Call) -> Value:
-    """The result of a call of which nothing is known: equal calls have equal results."""
+def unknown(machine: Machine, target: Value, given: Call, more: frozenset[str] = frozenset()) -> Value:
+    """The result of a call of which nothing is known, with the marks ``more``: equal calls have equal results."""
     values = (*given.args, *given.given.values())
     is_reduced = measures.passed(machine, given)
     measures.logged(machine, values)
@@ -136,15 +138,17 @@ def unknown(machine: Machine, target: Value, given: Call) -> Value:
     key = (target.token, tuple(x.token for x in values))
     name = str(target.token[-1]) if target.token else ""
     said = marks(values) | target.marks - {"process"} | ({"noise"} if called in _NOISE else frozenset())
+    said = frozenset(x for x in said if not x.startswith(forward.THROUGH)) | forward.kept(said | more, called) | more
     said -= {measures.LOCAL} if is_reduced else frozenset()
     said = degrees.after_call(called, said, (target, *values))
+    modules.frozen_by(machine, called, values)
     for x in values:  # os.environ.get("RANK")
         said |= tests.marked(x.value) if isinstance(x, Constant) and isinstance(x.value, str) else frozenset()
     if not values and len(target.token) > 1 and not machine.hint:  # a part of the object: model.get_input_embeddings()
-        return Thing((*target.token[:-1], f"{name}()"), said)
+        return Thing((*target.token[:-1], f"{name}()"), frozenset(said))
     if any(gradients.may_be_module(machine, x) for x in values):
         said |= {"open"}
-    return Thing(machine.fresh(given.node, name, key), said)
+    return Thing(machine.fresh(given.node, name, key), frozenset(said))
 
 
 def _instance(machine: Machine, target: Class, given: Call) -> Value:
@@ -183,7 +187,8 @@ def _method(machine: Machine, owner: Value, name: str, given: Call) -> Value:
     if isinstance(owner, (coefficients.Norm, coefficients.Coefficient)):  # (limit / norm).clip(max=1.0)
         return coefficients.function(machine, name, Call(given.node, (owner, *given.args), given.given)) or owner
     made = libraries.method(machine, owner, name, given)
-    return made if made is not None else unknown(machine, Thing((*owner.token, name), owner.marks), given)
+    more = forward.through(machine, owner) | scales.marked(owner, name)
+    return made if made is not None else unknown(machine, Thing((*owner.token, name), owner.marks), given, more)
 
 
 def _builtin(machine: Machine, name: str, given: Call) -> Value | None:

@@ -155,7 +155,9 @@ def _scaled(machine: Machine, node: ast.BinOp, of: Gradients, by: Value, *, divi
         keeps = isinstance(node.op, ast.Mult) if not isinstance(by, Norm) else divides
         return replace(of, by=by if keeps and isinstance(by, known) else None)
     of = replace(of, by=None)
-    said = limits.about(machine, by.limit, by.written, zero_is_off=True)
+    said = limits.about(machine, by.limit, by.written, zero_is_off=True, factors=of.factors)
+    over = by.of.by.limit if by.of.by is not None else None  # the norm is divided by the loss scale
+    said["is_scaled"] |= over is not None and over.token in of.factors
     kind = "each" if by.of.is_one else "norm"
     is_loop = by.of.is_one and isinstance(by.limit, Constant)
     event = Clip(

@@ -9,7 +9,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradclip.rounds import UNKNOWN, Params
-from gradclip.source.reading import calls, coefficients, comprehensions, degrees, elements, gradients, measures, taken, tests
+from gradclip.source.reading import (
+    calls,
+    coefficients,
+    comprehensions,
+    degrees,
+    elements,
+    forward,
+    gradients,
+    measures,
+    scales,
+    taken,
+    tests,
+)
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     MOST,
@@ -126,7 +138,7 @@ def attribute(machine: Machine, owner: Value, name: str) -> Value:
         return Elements((*owner.token, name), params=gradients.of_optimizer(owner), of=owner)
     if name in _VARIABLES:
         return Elements((*owner.token, name), params=gradients.of_module(owner))
-    marks = owner.marks & {"varies", "open"} | tests.marked(name)
+    marks = owner.marks & {"varies", "open"} | tests.marked(name) | forward.kept(owner.marks, name) | scales.marked(owner, name)
     if getattr(owner, "is_open", False):
         marks |= {"open"}
     if isinstance(owner, Made) and isinstance(held := owner.given.get(name), (Made, Function)):  # state.tx
@@ -207,6 +219,8 @@ def _binary(machine: Machine, node: ast.BinOp) -> Value:
     if isinstance(node.op, ast.Mod) and not isinstance(left, Constant):  # it differs between the passes
         return Thing(machine.token("Mod", left.token, right.token, tuple(machine.passes)), marks | {"every", "varies"})
     scaler = scaled_by(left) or scaled_by(right)
+    if scales.SCALE in marks and isinstance(node.op, ast.Mult):  # loss * scaler.get_scale()
+        scaler = scaler or f"{SCALED}{machine.shown(node)[1:-1]}"
     if scaler:
         marks |= {scaler}
     token = machine.token(type(node.op).__name__, left.token, right.token)
@@ -295,8 +309,8 @@ def either(machine: Machine, one: Value, other: Value) -> Value:
         if one.params == other.params:
             return one
         return Elements((*one.token[:4], "either"), params=Params(one.params.known | other.params.known, is_all=False))
-    both = one.marks & other.marks
-    said = both | {x for x in one.marks | other.marks if not x.startswith(SCALED)}  # a scale on one of the sides is not certain
+    both, some = one.marks & other.marks, one.marks | other.marks
+    said = both | {x for x in some if not x.startswith((SCALED, forward.THROUGH))}  # what one of the sides has is not certain
     return Thing((origin(last_of(one), (one.token, other.token)),), said)
 
 

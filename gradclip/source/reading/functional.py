@@ -140,7 +140,7 @@ def clip(machine: Machine, native: Native, given: Call) -> Value | None:
     of = _taken_for(of)
     if of is None or not native.dialect:
         return None
-    event = clip_by(native, of, **machine.about(given.node), **limits.of_native(machine, native, given))
+    event = clip_by(native, of, **machine.about(given.node), **limits.of_native(machine, native, given, of.factors))
     known = given.given.get("use_norm")
     if isinstance(known, coefficients.Norm) and of.backward is not None and known.of - {of.token}:
         event = replace(event, is_stale=True)

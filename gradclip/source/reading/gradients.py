@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.natives import Native
 from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Params, Reduce, Step, Unscale, Zero
-from gradclip.source.reading import limits, measures, modules, slots
+from gradclip.source.reading import forward, limits, measures, modules, scales, slots
 from gradclip.source.reading.values import (
     SCALED,
     Bound,
@@ -25,6 +25,7 @@ from gradclip.source.reading.values import (
     Value,
     last_of,
     marks,
+    name_of,
     parameters,
     scaled_by,
 )
@@ -38,8 +39,6 @@ __all__ = [
     "dropped",
     "is_optimizer",
     "is_optimizer_class",
-    "is_scaler",
-    "leave_scaled",
     "of_module",
     "of_optimizer",
     "reduce",
@@ -133,23 +132,9 @@ def is_optimizer(machine: Machine | None, owner: Value) -> bool:
         return is_optimizer_class(owner.name) or owner.name.endswith("clipped")
     if not isinstance(owner, (Thing, Instance)) or not owner.token or machine is None:
         return False
-    name = _name(owner)
+    name = name_of(owner)
     known = name in machine.scope.file.optimizers or name in machine.file.optimizers
     return (known or _OPTIMIZER.search(name) is not None) and _SCHEDULER.search(name) is None
-
-
-def _name(owner: Value) -> str:
-    """The last name in an identity: ``opt`` of ``self.opt["actor"]``."""
-    names = [str(x) for x in owner.token if (isinstance(x, str) and x.isidentifier()) or hasattr(x, "name")]
-    return names[-1] if names else ""
-
-
-def is_scaler(owner: Value) -> bool:
-    """Whether an object scales the loss."""
-    if isinstance(owner, Made):
-        off = owner.given.get("enabled")
-        return owner.name.endswith("GradScaler") and not (isinstance(off, Constant) and off.value is False)
-    return isinstance(owner, Thing) and "scaler" in _name(owner).lower()
 
 
 # ---- events --------------------------------------------------------------------------------------------------------------
@@ -158,24 +143,12 @@ def is_scaler(owner: Value) -> bool:
 def backward(machine: Machine, loss: Value | None, given: Call) -> Value:
     """``loss.backward()``."""
     scaler = scaled_by(loss)[len(SCALED) :] if loss is not None else ""
-    scaler = scaler or _scales(machine, given.node.func)
+    scaler = scaler or scales.by_trainer(machine, given.node.func)
+    params = forward.params(machine, loss.marks if loss is not None else ())
     event, local = machine.about(given.node), [x for x in machine.contexts if x.kind == "local"]
     event["tests"] = event["tests"].union(*(x.said for x in local))
-    machine.emit(Backward(**event, scaler=scaler, is_local=bool(local), is_again=bool(machine.again)))
+    machine.emit(Backward(**event, params=params, scaler=scaler, is_local=bool(local), is_again=bool(machine.again)))
     return Constant(("None",))
-
-
-def _scales(machine: Machine, func: ast.expr) -> str:
-    """What else scales a loss: ``accelerator.backward(loss)`` with fp16, ``self.manual_backward(loss)`` of Lightning."""
-    if not isinstance(func, ast.Attribute):
-        return ""
-    module = machine.scope.owner
-    if func.attr == "manual_backward" and isinstance(module, Instance) and machine.is_a(module.of, ("LightningModule",)):
-        by_trainer = machine.attribute(module, "automatic_optimization")
-        return machine.file.scales if isinstance(by_trainer, Constant) and not by_trainer.value else ""
-    owner = machine.value(func.value) if isinstance(func.value, (ast.Name, ast.Attribute)) else None
-    precision = owner.given.get("mixed_precision") if isinstance(owner, Made) and owner.name.endswith("Accelerator") else None
-    return "Accelerate" if isinstance(precision, Constant) and precision.value == "fp16" else ""
 
 
 def step(machine: Machine, owner: Value, given: Call, scaler: str = "") -> Value:
@@ -280,8 +253,3 @@ def dropped(machine: Machine, given: Call) -> None:
     """``clip(params_grads)``, an object of Paddle: it returns clipped gradients, and nothing takes them."""
     params = Params.joined(parameters(x) for x in given.args)
     machine.emit(Clip(**machine.about(given.node), params=params, returns=True, is_dropped=True))
-
-
-def leave_scaled(machine: Machine, node: ast.With | ast.AsyncWith) -> None:
-    """The end of ``with amp.scale_loss(loss, optimizer)``, which unscales."""
-    machine.emit(Unscale(**machine.about(node.items[0].context_expr), params=UNKNOWN))

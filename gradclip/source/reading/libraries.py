@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING
 
 from gradclip.natives import BY_NAME, NATIVES, Kind, Native
 from gradclip.natives.own import BY_RULE, dialect_of, reproduced
-from gradclip.source.reading import elements, functional, gradients, measures, modules, own, slots, taken, transformations
+from gradclip.source.reading import (
+    elements,
+    forward,
+    functional,
+    gradients,
+    measures,
+    modules,
+    own,
+    scales,
+    slots,
+    taken,
+    transformations,
+)
 from gradclip.source.reading.values import (
     MOST,
     SCALED,
@@ -94,6 +106,8 @@ def function(machine: Machine, name: str, given: Call) -> Value:
         return _chained(given)
     if last == "partial" and isinstance(first, (Function, Bound, Library)):
         return _partial(first, given)
+    if last in forward.DETACHED:
+        return Context((name,), kind="detached")
     if last == "scale_loss" and first is not None:
         return _apex(name, first)
     if last == "initialize" and "amp" in name:
@@ -160,6 +174,7 @@ def _same(given: Call) -> Value:
 def _made(machine: Machine, name: str, given: Call) -> Value:
     made = Made(
         machine.fresh(given.node, name),
+        forward.kept(marks((*given.args, *given.given.values())), name),
         name=name,
         args=given.args,
         given=dict(given.given),
@@ -200,13 +215,13 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         return gradients.backward(machine, first if first is not None and not _is_loss(owner) else owner, given)
     if name == "step":
         return _step(machine, owner, given)
-    if name == "minimize" and first is not None and (gradients.is_scaler(owner) or gradients.is_optimizer(machine, owner)):
+    if name == "minimize" and first is not None and (scales.is_scaler(owner) or gradients.is_optimizer(machine, owner)):
         return _minimize(machine, owner, first, given)
     if name in ("zero_grad", "clear_grad", "clear_gradients"):
         return gradients.zero(machine, owner, given)
     if name in ("unscale_", "unscale_gradients"):
         return gradients.unscale(machine, first, given)
-    if name == "scale" and gradients.is_scaler(owner) and first is not None:
+    if name == "scale" and scales.is_scaler(owner) and first is not None:
         text = machine.shown(given.node.func.value) if hasattr(given.node.func, "value") else ""
         return Thing((*first.token, "scaled"), first.marks | {f"{SCALED}{text.strip('`')}"})
     if name in _CLIP_METHODS:
@@ -259,7 +274,7 @@ def _is_loss(owner: Value) -> bool:
 
 def _step(machine: Machine, owner: Value, given: Call) -> Value | None:
     first = given.args[0] if given.args else given.given.get("optimizer")
-    if gradients.is_scaler(owner) and first is not None:
+    if scales.is_scaler(owner) and first is not None:
         text = machine.shown(given.node.func.value).strip("`") if hasattr(given.node.func, "value") else "scaler"
         return gradients.step(machine, first, given, scaler=text)
     if gradients.is_optimizer(machine, owner):
@@ -270,7 +285,7 @@ def _step(machine: Machine, owner: Value, given: Call) -> Value | None:
 def _minimize(machine: Machine, owner: Value, first: Value, given: Call) -> Value:
     """``optimizer.minimize(loss, variables)`` computes gradients that are values; Paddle's takes those of ``backward()``."""
     of = given.get(1, "var_list")
-    if gradients.is_scaler(owner):
+    if scales.is_scaler(owner):
         return _step(machine, owner, given) or owner
     if of is None or "paddle" in getattr(owner, "name", ""):
         return gradients.step(machine, owner, given)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from gradclip.natives import Native
 from gradclip.source.reading.program import last
-from gradclip.source.reading.values import Call, Constant, Origin, Thing, Value, number_of
+from gradclip.source.reading.scales import SCALE
+from gradclip.source.reading.values import Call, Constant, Origin, Product, Thing, Value, number_of
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
@@ -18,11 +19,19 @@ __all__ = ["about", "between", "of_native"]
 _TELLS = re.compile(r"norm|val|global|each|per_", re.IGNORECASE)  #: a name that says what its limit is of
 
 
-def about(machine: Machine, limit: Value | None, node: ast.expr | None, *, zero_is_off: bool = False) -> dict[str, Any]:
-    """What a clip says of its limit; ``node`` is the expression that gives it."""
+def about(
+    machine: Machine,
+    limit: Value | None,
+    node: ast.expr | None,
+    *,
+    zero_is_off: bool = False,
+    factors: frozenset[object] = frozenset(),
+) -> dict[str, Any]:
+    """What a clip says of its limit; ``node`` is the expression that gives it, ``factors`` are those of the loss."""
     setting = _setting(limit, node)
     off = not zero_is_off and bool(setting) and _is_off(machine, limit, node, setting)
-    return {"limit": _identity(limit), "setting": setting, "is_off": off}
+    scaled = limit is not None and (SCALE in limit.marks or (isinstance(limit, Product) and bool(limit.sides & factors)))
+    return {"limit": _identity(limit), "setting": setting, "is_off": off, "is_scaled": scaled}
 
 
 def between(machine: Machine, given: Call, place: int) -> dict[str, Any]:
@@ -39,12 +48,12 @@ def _is_none(value: Value | None) -> bool:
     return value is None or (isinstance(value, Constant) and value.value is None)
 
 
-def of_native(machine: Machine, native: Native, given: Call) -> dict[str, Any]:
+def of_native(machine: Machine, native: Native, given: Call, factors: frozenset[object] = frozenset()) -> dict[str, Any]:
     """The same for the call of a native."""
     if not native.dialect:
         return {}
     place = (list(native.signature.parameters).index(native.limit), native.limit)
-    return about(machine, given.get(*place), given.written(*place), zero_is_off=native.at_zero != "zeros")
+    return about(machine, given.get(*place), given.written(*place), zero_is_off=native.at_zero != "zeros", factors=factors)
 
 
 def _identity(limit: Value | None) -> Any:

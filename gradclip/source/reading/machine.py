@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradclip.rounds import Condition, Event
-from gradclip.source.reading import calls, expressions, gradients, statements, tests
+from gradclip.source.reading import calls, expressions, forward, gradients, statements, tests
 from gradclip.source.reading.program import File, last
 from gradclip.source.reading.values import (
     Call,
@@ -71,6 +71,10 @@ def unknowns(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, *, i
     return {name: Thing((Origin(name, id(function)),), tests.marked(name)) for name in names}
 
 
+def _decorators(body: ast.AST) -> Iterable[ast.expr]:
+    return (x.func if isinstance(x, ast.Call) else x for x in getattr(body, "decorator_list", ()))
+
+
 class Machine:
     """Runs one way."""
 
@@ -102,6 +106,7 @@ class Machine:
         self.lost: dict[Token, tuple[int, Event]] = {}  #: clips whose result has a name that nothing has read, and their places
         self.bounds: dict[Hashable, Token] = {}  #: with what a test compares a norm
         self.above: list[Token] = []  #: the limits that a norm is above, by the tests around this code
+        self.reached: dict[str, Token] = {}  #: the modules through which values have been computed, by their marks
         self.reduces = False  #: whether this way has summed gradients that are values over processes
         self.replicas = 0  #: functions around this code that a strategy runs on each replica
         self.is_callback = False  #: whether this code is a callback of Keras
@@ -212,11 +217,16 @@ class Machine:
         if len(self.stack) >= _DEEP or body in self.stack or is_long:
             return self.thing(node, getattr(body, "name", ""), tuple(x.token for x in args))
         args, given = (*function.given[0], *args), {**function.given[1], **given}
+        mark = len(self.contexts)
+        if any(last(x) in forward.DETACHED for x in _decorators(body)):
+            self.contexts.append(Context(kind="detached"))
         scope = Scope(file, function.scope, hash((id(node), self.scope.key, id(body))))
         scope.owner, scope.cls = owner or function.scope.owner, function.scope.cls
         self._arguments(body.args, [owner, *args] if owner is not None else list(args), given, scope)
         self.entered.add(id(body))
-        return self.within(scope, body, node)
+        result = self.within(scope, body, node)
+        del self.contexts[mark:]
+        return result
 
     def within(self, scope: Scope, body: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, node: ast.AST) -> Value:
         """Run the body of a function in its scope."""

@@ -8,18 +8,19 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import NO_PARAMS, Params
-from gradclip.source.reading.values import Constant, Elements, Instance, Made, Token, Tuple, Value
+from gradclip.source.reading.values import Constant, Elements, Instance, Made, Thing, Token, Tuple, Value
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["free", "freeze", "is_free_of", "left", "only_free", "parts", "passed", "replace_part"]
+__all__ = ["free", "freeze", "frozen_by", "is_free_of", "is_frozen", "left", "only_free", "parts", "passed", "replace_part"]
 
 #: layers that have parameters
 _LAYERS = re.compile(
     r"(^|\.)nn\.(\w+\.)*(\w*Linear|\w*Conv\w*|Embedding\w*|\w+Norm\w*|LSTM|GRU|RNN|\w*Cell|Transformer\w*|MultiheadAttention)$"
 )
 _PLAIN = re.compile(r"\.nn\.(\w*(ReLU|Dropout|Pool|Softmax)\w*|GELU|Tanh|Sigmoid|SiLU|Flatten|Identity|\w+Loss)")
+_FREEZES = re.compile(r"requires_grad|freeze|toggle", re.IGNORECASE)
 _LISTS = re.compile(r"(^|\.)nn\.(\w+\.)*(Sequential|ModuleList|ModuleDict)$")
 
 
@@ -69,6 +70,24 @@ def passed(machine: Machine, target: Value, values: Iterable[Value]) -> None:
     for token in machine.frozen:
         if any(x and (x == token or _is_part(token, x)) for x in tokens):
             machine.frozen[token] = None
+
+
+def frozen_by(machine: Machine, name: str, values: Iterable[Value]) -> None:
+    """``set_requires_grad(critic, False)``, a function that cannot be read."""
+    if not _FREEZES.search(name):
+        return
+    values = list(values)
+    flag = next((x for x in values if isinstance(x, Constant)), Constant((), value=False))
+    for x in values:
+        if isinstance(x, (Thing, Made, Instance)):
+            freeze(machine, Params.of(x.token), flag)
+        elif isinstance(x, Elements):
+            freeze(machine, x.params, flag)
+
+
+def is_frozen(machine: Machine, token: object) -> bool:
+    """Whether all parameters of a module are frozen."""
+    return _state(machine, token) is True
 
 
 def is_free_of(machine: Machine, one: Elements) -> bool:

@@ -17,6 +17,7 @@ from gradclip.source.reading import (
     gradients,
     measures,
     modules,
+    scales,
     slots,
     taken,
     tests,
@@ -166,6 +167,8 @@ def bind(machine: Machine, target: ast.expr, value: Value) -> None:
             modules.freeze(machine, owner.params, value, is_certain=owner.is_one and not modules.is_free_of(machine, owner))
         elif target.attr == "grad":
             elements.written(machine, owner, value, target)
+        elif target.attr == "requires_grad":
+            modules.freeze(machine, gradients.of_module(owner), value)
     elif isinstance(target, ast.Subscript):
         owner, key = machine.value(target.value), machine.value(target.slice)
         measures.logged(machine, (key, value))  # stats["grad_norm"] = norm
@@ -298,7 +301,7 @@ def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
     left = machine.block(node.body)
     for context in reversed(machine.contexts[mark:]):
         if context.kind == "scaled":
-            gradients.leave_scaled(machine, node)
+            scales.leave(machine, node)
     del machine.contexts[mark:]
     return left
 

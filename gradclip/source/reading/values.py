@@ -41,6 +41,7 @@ __all__ = [
     "joined",
     "last_of",
     "marks",
+    "name_of",
     "named",
     "number_of",
     "origin",
@@ -319,6 +320,12 @@ def joined(values: Iterable[Value]) -> Value:
         items = tuple(islice((y for x in parts for y in x.items), MOST))  # type: ignore[attr-defined]
         return Tuple(("tuple", *first, len(items)), items=items)
     return Elements(("+", *first, len(parts)), params=Params.joined(parameters(x) for x in parts))
+
+
+def name_of(owner: Value) -> str:
+    """The last name in an identity: ``opt`` of ``self.opt["actor"]``."""
+    names = [str(x) for x in owner.token if (isinstance(x, str) and x.isidentifier()) or hasattr(x, "name")]
+    return names[-1] if names else ""
 
 
 def last_of(one: Value) -> str:
