@@ -29,7 +29,8 @@ _SPARSE = re.compile(
 _LOOK_UP = ("mbed", "gather", "SelectedRows")  #: each match of the two patterns contains one of these
 _LAYER = re.compile(r"from\s+(?:tensorflow\.)?(?:python\.)?keras[\w.]*\s+import\s+[^\n]*\bEmbedding\b")
 _CLIP = re.compile(r"\b(\w+)\.(\w{0,40}(?:clip|norm)\w*)", re.IGNORECASE)
-_SETS = re.compile(r"\b((?!self\.clip)(?:\w+\.)+(clipnorm|clipvalue|global_clipnorm))\s*=(?!=)")
+#: from the start of a name: from each of its parts a search among 20,000 would take seconds
+_SETS = re.compile(r"(?<!\w)(?<!\w\.)((?!self\.clip)(?:\w+\.)+(clipnorm|clipvalue|global_clipnorm))\s*=(?!=)")
 _ATTRIBUTE = re.compile(r"\b[A-Za-z_]\w{0,60}(?:\.\w{1,60}){1,6}")
 
 

@@ -52,6 +52,8 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
     ),
     "digits.py": (CLIP + "x = " + "9" * 5000 + "\n", ""),
     "line.py": (CLIP + "x = '" + "y" * 900_000 + "'\n", ""),
+    "name.py": (CLIP + "x = 'a" + ".b" * 100_000 + "'\n", ""),
+    "relative.py": ("from " + "." * 20_000 + " import clip_grad_norm_\nclip_grad_norm_(m, 1.0)\n", ""),
     "chain.py": ("mbed = '" + "a." * 100_000 + "'\n", ""),
     "word.py": ("mbed = '" + "a" * 300_000 + "'\n", ""),
     "eval.py": (CLIP + "eval('" + "a" * 200_000 + "')\n", ""),
@@ -109,7 +111,7 @@ def test_each_hostile_file_is_one_finding_and_the_rest_is_migrated(
         assert errors.get(name, "").startswith(said), name
     assert not [message for message in errors.values() if "internal error" in message or "killed" in message]
     changed = {file["path"] for file in document["files"] if file["changed"]}
-    named = {"good.py", "hex.py", "line.py", "feed.py", "eval.py", "mark.py", "decorators.py"}
+    named = {"good.py", "hex.py", "line.py", "name.py", "feed.py", "eval.py", "mark.py", "decorators.py"}
     assert changed == named | {"number.ipynb", "nan.ipynb", "mark.ipynb"}
 
 

@@ -36,6 +36,7 @@ _CALLED = re.compile(r"\b(\w++)\s*\(")
 _LAST_NAMES: dict[str, list[str]] = {}
 for _name in BY_NAME:
     _LAST_NAMES.setdefault(_name.rpartition(".")[0], []).append(_name.rpartition(".")[2])
+_MOST_PARTS = max(name.count(".") + 1 for name in BY_NAME)
 _LASTS = frozenset().union(*_LAST_NAMES.values())
 _WHO = {
     "accelerator": "Accelerate's unscales, and reduces over the shards",
@@ -84,7 +85,8 @@ def _named(node: cst.Call, name: str, context: Context) -> Decision:
 def _reexported(qualified: str) -> str:
     """The native that a module of the project passes on: ``from pkg.env import tf``; "" for a function of its own."""
     parts = qualified.split(".")
-    tails = (".".join((_USUAL.get(parts[at], parts[at]), *parts[at + 1 :])) for at in range(1, len(parts) - 1))
+    first = max(1, len(parts) - _MOST_PARTS)
+    tails = (".".join((_USUAL.get(parts[at], parts[at]), *parts[at + 1 :])) for at in range(first, len(parts) - 1))
     return next((tail for tail in tails if tail in BY_NAME), "")
 
 
