@@ -18,7 +18,8 @@ class TensorFlowFramework(Framework):
     name = "tensorflow"
     thresholds = (
         ("gradclip.backends.tensorflow.lanes._PIECE", LARGE),
-        ("gradclip.backends.tensorflow.compiled._TINY", LARGE // 32),
+        ("gradclip.backends.tensorflow.compiled.TINY", LARGE // 32),
+        ("gradclip.backends.tensorflow.xla.TINY", LARGE // 32),
         ("gradclip.backends.tensorflow.compiled._FEW", LARGE // 8),
         ("gradclip.backends.tensorflow.compiled._SOME", LARGE // 4),
     )
