@@ -5,11 +5,12 @@ program. ``gradclip.source.reading`` gets rounds from a source, ``gradclip.docto
 each mistake, ``rules`` a rule of some ten lines. A rule fires on what is known; what is unknown is no alarm.
 """
 
+from gradclip.rounds.across import differing, relapsed
 from gradclip.rounds.events import Backward, Clip, Condition, Event, Hook, Measure, Reduce, Step, Unscale, Write, Zero
 from gradclip.rounds.mistake import Found
 from gradclip.rounds.params import NO_PARAMS, UNKNOWN, Params
 from gradclip.rounds.round import Round, rounds
-from gradclip.rounds.rules import RULES, differing, found
+from gradclip.rounds.rules import RULES, found
 from gradclip.rounds.table import DOCTOR, LINT, MISTAKES, Mistake, mistake
 
 __all__ = [
@@ -37,5 +38,6 @@ __all__ = [
     "differing",
     "found",
     "mistake",
+    "relapsed",
     "rounds",
 ]

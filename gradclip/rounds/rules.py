@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gradclip.rounds.events import Backward, Clip, Event, Hook, Measure, Reduce, Write, Zero
 from gradclip.rounds.mistake import Found
@@ -11,7 +11,7 @@ from gradclip.rounds.order import added, after_step, before_backward, late, lost
 from gradclip.rounds.params import NO_PARAMS, Params, listed
 from gradclip.rounds.round import Round
 
-__all__ = ["RULES", "differing", "found"]
+__all__ = ["RULES", "found"]
 
 _EXPERTS = re.compile(r"expert|\bmoe", re.IGNORECASE)
 _NORM = re.compile(r"(^|[_-])norms?($|[_-])|(?-i:[a-z]Norm($|[A-Z]))", re.IGNORECASE)
@@ -298,20 +298,6 @@ def hooked(one: Round) -> Iterator[Found]:
     for x in one.events:
         if isinstance(x, Hook):
             yield Found("GM137", x, "")
-
-
-def differing(rounds: Sequence[Round]) -> Iterator[Found]:
-    """Of the two sides of a test, one steps through a scaler and one does not, and only one clips."""
-    bare = [x for x in rounds if x.step and not x.step.clip and not any(isinstance(y, (Clip, Write)) for y in x.events)]
-    clipped = [(x.step, clip) for x in rounds if x.step for _, clip in x.clips]
-    for step in {x.step.where: x.step for x in bare if x.step and any(isinstance(y, Backward) for y in x.events)}.values():
-        known = {x.key: x for x in step.tests}
-        for other, clip in clipped:
-            apart = [x for x in clip.tests & other.tests if x.key in known and known[x.key].holds is not x.holds]
-            if apart and other.optimizer == step.optimizer and bool(other.scaler) is not bool(step.scaler):
-                reason = f"{step.text} takes unclipped gradients, and {clip.text} clips only if {apart[0].text}."
-                yield Found("GM136", step, reason, about=(clip,))
-                break
 
 
 RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (

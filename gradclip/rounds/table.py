@@ -176,8 +176,8 @@ _MISTAKES = (
     ),
     Mistake(
         "GM128",
-        "Steps between the clips",
-        "The optimizer steps in each pass, and the clip runs only in some: the other steps take unclipped gradients.",
+        "Steps without the clip",
+        "The clip runs before some steps only: the others, between two clips or after the loop, take unclipped gradients.",
         "Clip right before each step.",
     ),
     Mistake(
@@ -239,9 +239,9 @@ _MISTAKES = (
     ),
     Mistake(
         "GM136",
-        "One branch of an option clips",
-        "With mixed precision and without it the program steps in two branches, and only one of them clips.",
-        "Clip in both branches; with a scaler, call `scaler.unscale_(optimizer)` first.",
+        "Only some of the steps clip",
+        "Two branches, or two stages with an optimizer each, step the same parameters, and only one of them clips.",
+        "Clip in both; with a scaler, call `scaler.unscale_(optimizer)` first.",
         "warning",
     ),
     Mistake(

@@ -199,7 +199,7 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
     if name.endswith("apply_updates"):
         if not grads.is_update:
             stepped(machine, Library((name,), name=name), grads, given)
-        return Thing((*grads.token, "params"))
+        return Thing(first.token if first is not None and first is not grads else (*grads.token, "params"))
     called = name.rpartition(".")[2]
     if (measured := coefficients.measured(machine, called, grads, given)) is not None:
         return measured

@@ -233,6 +233,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     if name == "compile" and (optimizer := given.get(0, "optimizer")) is not None:
         if isinstance(optimizer, Made):
             machine.file.compiled = optimizer
+        slots.compiled(machine, owner, optimizer, given)
         slots.stepped_without(machine, optimizer, machine.shown(given.node))
     if name == "optimizers" and isinstance(owner, Instance) and (made := machine.method(owner, "configure_optimizers")):
         return _optimizers(machine.enter(made, (), {}, given.node, owner))

@@ -94,6 +94,7 @@ class Machine:
         self.hint: Token = ()  #: the name that the next new object gets
         self.changes: list[Gradients] = []  #: what clips have returned
         self.taken: list[tuple[Event, ...]] = []  #: rounds of gradients that are values
+        self.stages: list[Event] = []  #: the steps of compiled models
         self.measured: list[tuple[Event, ...]] = []  #: the same, up to a norm whose use is known
         self.idle: dict[object, Made] = {}  #: by place, objects with a name that clip, and that nothing has read
         self.unread: dict[object, tuple[Event, ...]] = {}  #: those of them that a step has been made without

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from gradclip.natives import BY_NAME, KEYWORDS, Kind
 from gradclip.natives.own import is_clipped
-from gradclip.rounds import NO_PARAMS, Clip, Params, Step
-from gradclip.source.reading.values import Constant, Elements, Instance, Made, Tuple, Value
+from gradclip.rounds import NO_PARAMS, Backward, Clip, Params, Step
+from gradclip.source.reading.values import Call, Constant, Elements, Instance, Made, Tuple, Value
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["bound", "clips", "exempt", "is_exempt", "is_object", "is_off", "own_clip", "stepped_without"]
+__all__ = ["bound", "clips", "compiled", "exempt", "is_exempt", "is_object", "is_off", "own_clip", "stepped_without"]
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _ATTRIBUTES = ("weight_attr", "bias_attr")
@@ -41,6 +41,15 @@ def own_clip(owner: Value | None) -> str:
     keywords = [native.keyword for native in KEYWORDS.get(owner.name, ())]
     on = [x for x in keywords if x in owner.given and not is_off(owner.given[x])]
     return f"{owner.text} with `{on[0]}`" if on else ""
+
+
+def compiled(machine: Machine, model: Value, optimizer: Value, given: Call) -> None:
+    """``model.compile(optimizer)``: from here on it steps the model's parameters, in a loop of its own."""
+    if isinstance(optimizer, Made) or (isinstance(optimizer, Constant) and isinstance(optimizer.value, str)):
+        about = machine.about(given.node)
+        params, clip = Params.of(model.token), own_clip(optimizer)
+        about["loops"] = (about["where"],)
+        machine.stages += [Backward(**about, params=params), Step(**about, params=params, optimizer=optimizer.token, clip=clip)]
 
 
 def is_off(value: Value) -> bool:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, differing, found, rounds
+from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, differing, found, relapsed, rounds
 from gradclip.source.reading import trainers
 from gradclip.source.reading.machine import Machine, Place, Spent, unknowns
 from gradclip.source.reading.program import File
@@ -52,7 +52,9 @@ def read(file: File) -> Reading:
             used |= machine.read
             own = rounds(machine.events, zeroes=_zeroes(machine), unscales=file.unscales)
             sides += own
-            shown += _of_way(own, machine, clips, followed)
+            values = [one for events in machine.taken for one in rounds(events)]
+            sides += values
+            shown += (*_of_way(own, machine, clips, followed), *relapsed((*own, *values, *rounds(machine.stages))))
             if left <= 0:
                 break
         for one in (*shown, *differing(sides)):

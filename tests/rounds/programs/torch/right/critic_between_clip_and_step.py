@@ -21,3 +21,5 @@ for _ in range(12):
     nn.utils.clip_grad_norm_(critic.parameters(), 0.5)
     opt_a.step()
     opt_c.step()
+
+print(*(p.norm().item() for p in actor.parameters()))

@@ -21,3 +21,5 @@ for _ in range(12):
     opt_d.zero_grad()
     (critic(out.detach()) - critic(clean)).mean().backward()
     opt_d.step()
+
+print(*(p.norm().item() for p in denoiser.parameters()))

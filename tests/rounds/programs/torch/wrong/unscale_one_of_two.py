@@ -28,4 +28,4 @@ class Learner:
 torch.manual_seed(0)
 learner = Learner()
 for _ in range(10):
-    learner.step(torch.randn(8, 12), torch.randint(0, 3, (8,)))
+    print(learner.step(torch.randn(8, 12), torch.randint(0, 3, (8,))))

@@ -1,0 +1,17 @@
+"""The head first, then all layers with a smaller rate."""
+
+import keras
+import numpy as np
+
+keras.utils.set_random_seed(0)
+x, y = np.random.rand(48, 8).astype("float32"), np.random.rand(48, 1).astype("float32")
+base = keras.Sequential([keras.Input((8,)), keras.layers.Dense(16, activation="tanh")])
+model = keras.Sequential([base, keras.layers.Dense(1)])
+
+base.trainable = False
+model.compile(keras.optimizers.Adam(1e-2, global_clipnorm=0.5), "mse")
+model.fit(x, y, epochs=1, verbose=0)
+
+base.trainable = True
+model.compile(keras.optimizers.Adam(1e-4), "mse")
+print(model.fit(x, y, epochs=2, verbose=0).history["loss"])
