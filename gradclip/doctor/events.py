@@ -112,6 +112,11 @@ class Clip(Event, model.Clip):
     def is_gradclip(self) -> bool:
         return self.text.startswith("gradclip")
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether a gradient is not finite, and so the norm is not."""
+        return math.isinf(self.before) or (math.isnan(self.before) and bool(self.culprits))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step(Event, model.Step):

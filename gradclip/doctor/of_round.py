@@ -10,7 +10,7 @@ from typing import cast
 
 from gradclip.doctor.events import Clip, Event, Write
 from gradclip.doctor.rounds import Round
-from gradclip.doctor.run import Found, Run, many
+from gradclip.doctor.run import Found, Run, culprits, many
 from gradclip.rounds import DOCTOR, MISTAKES
 from gradclip.rounds import found as mistakes
 from gradclip.steps.monitor.text import short
@@ -18,7 +18,6 @@ from gradclip.steps.monitor.text import short
 __all__ = ["found"]
 
 _FAR = 0.01  #: the relative error of a norm; bfloat16 rounds by 0.004
-_FEW_NAMES = 3
 _PER_EXAMPLE = 2  #: clips whose gradients were removed, before one more: each example is clipped, and their sum is written
 
 
@@ -77,9 +76,8 @@ def _of_numbers(one: Round, run: Run) -> Iterator[Found]:
         return
     for clip in one.clips:
         exact = short(clip.before)
-        if math.isinf(clip.before) or (math.isnan(clip.before) and clip.culprits):
-            whose = ", ".join(clip.culprits[:_FEW_NAMES]) or "a gradient"
-            yield Found("GD201", clip.where, f"the norm was {clip.before}, because of {whose}")
+        if clip.is_broken:
+            yield Found("GD201", clip.where, f"the norm was {clip.before}, because of {culprits(clip)}")
         elif math.isinf(clip.returned) and math.isfinite(clip.before):
             yield Found("GD202", clip.where, f"{clip.text} returned {clip.returned}; the exact norm is {exact}")
         elif abs(clip.returned - clip.before) > _FAR * clip.before:

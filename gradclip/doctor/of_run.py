@@ -10,7 +10,7 @@ from gradclip.core.errors import ArgumentError
 from gradclip.doctor.events import NO_IDS, Backward, Clip, Skip, Step, Write, Zero
 from gradclip.doctor.places import Place
 from gradclip.doctor.rounds import Round
-from gradclip.doctor.run import ENOUGH, Found, Run, many
+from gradclip.doctor.run import ENOUGH, FEW_NAMES, TRIES, Found, Run, counted, culprits, many
 from gradclip.doctor.sketch import sketch
 from gradclip.steps.advice.choice import LEAST, choose
 from gradclip.steps.advice.divergence import diverged_at
@@ -21,14 +21,13 @@ __all__ = ["advised", "found", "notes"]
 
 _NEVER = 50.0  #: the limit is so many times the largest norm
 _ALWAYS = 0.1  #: the coefficient in each step
-_FEW_NAMES = 3
 
 
 def found(run: Run) -> Iterator[Found]:
     """What is wrong in the run."""
     yield from _of_limits(run)
     yield from _without_effect(run)
-    yield from _staying(run)
+    yield from list(_staying(run)) or _skipping(run)
     yield from _diverged(run)
 
 
@@ -150,6 +149,22 @@ def _usual(run: Run) -> int:
     return max(1, round(statistics.median(counts))) if counts else 1
 
 
+def _skipping(run: Run) -> Iterator[Found]:
+    """The clips since the last step, if none had a finite norm: the script leaves such steps out, and learns no more."""
+    since: dict[Place, list[Clip]] = {}
+    taken, is_scaled = NO_IDS, False
+    for x in reversed(run.events):
+        if isinstance(x, Step) and not isinstance(x, Skip):
+            taken |= x.ids
+        elif isinstance(x, Clip) and x.ids and not (x.ids & taken or x.is_failed):
+            since.setdefault(x.where, []).append(x)
+        is_scaled |= isinstance(x, Backward) and bool(x.scaler)
+    for where, clips in since.items():
+        if len(clips) >= (TRIES if is_scaled or taken else ENOUGH) and all(clip.is_broken for clip in clips):
+            text = f"the norm was not finite in {counted(len(clips), 'clip')}, because of {culprits(clips[0])}"
+            yield Found("GD201", where, f"{text}, and no step was made {'since' if taken else 'at all'}")
+
+
 # ---- a run that diverges ------------------------------------------------------------------------------------------------
 
 
@@ -202,7 +217,7 @@ def _first(rounds: Sequence[Round], run: Run) -> str:
     left = {key: at for key, norms in whole.items() if (at := diverged_at(norms)) is not None}
     early = [key for key, at in left.items() if at == min(left.values())] or list(by_param)
     growth = {key: _grown(whole.get(key, ()), left.get(key, 0)) for key in early}
-    return f"; first in {run.named(sorted(early, key=lambda key: -growth[key])[:_FEW_NAMES])}"
+    return f"; first in {run.named(sorted(early, key=lambda key: -growth[key])[:FEW_NAMES])}"
 
 
 def _grown(norms: Sequence[float], place: int) -> float:

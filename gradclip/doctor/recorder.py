@@ -18,10 +18,10 @@ from gradclip.doctor.findings import Finding
 from gradclip.doctor.guard import Guard, Make
 from gradclip.doctor.of_ranks import Measured
 from gradclip.doctor.places import Place
+from gradclip.doctor.run import TRIES
 
 __all__ = ["EnoughSteps", "Recorder"]
 
-_TRIES = 30  #: steps in a row that are skipped, at least: a loss scaler halves its scale in half as many from 2 ** 16 to 1
 _WAIT = 60.0  #: seconds for the books: longer than any look at gradients
 
 
@@ -68,7 +68,8 @@ class Recorder:
         self.last: list[Callable[[], None]] = []  #: called after the report
         self._is_closed = False
         self._steps: Counter[int] = Counter()
-        self._tries: Counter[tuple[Place, Ids]] = Counter()  # of gradients that stay not finite
+        self._tries: Counter[tuple[Place, Ids]] = Counter()  # skipped steps of gradients that stay not finite
+        self._broken: Counter[tuple[Place, Ids]] = Counter()  # clips in a row of gradients that are not finite
         self._undo: list[Callable[[], None]] = []
 
     @property
@@ -79,7 +80,7 @@ class Recorder:
     @property
     def is_stuck(self) -> bool:
         """Whether no step comes any more: a gradient stays not finite, and each step is skipped for it."""
-        return max(self._tries.values(), default=0) >= max(self.steps, _TRIES)
+        return max([*self._tries.values(), *self._broken.values()], default=0) >= max(self.steps, TRIES)
 
     def _is_enough(self) -> bool:
         return self.done >= self.steps or self.is_stuck
@@ -107,9 +108,13 @@ class Recorder:
             raise EnoughSteps
 
     def _count_tries(self, event: Event) -> None:
-        if isinstance(event, Skip) or (isinstance(event, Clip) and event.culprits):
+        if isinstance(event, Skip):
             self._tries[event.where, event.ids] += 1
-        elif isinstance(event, (Step, Zero)):
+        elif isinstance(event, Clip) and event.is_broken:
+            self._broken[event.where, event.ids] += 1
+        elif isinstance(event, (Clip, Step)):
+            self._broken.clear()
+        if isinstance(event, (Step, Zero)) and not isinstance(event, Skip):
             self._tries.clear()
 
     def put(self, old: Event, new: Event) -> None:

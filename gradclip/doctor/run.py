@@ -11,9 +11,11 @@ from gradclip.doctor.places import Place
 from gradclip.doctor.rounds import Round, rounds
 from gradclip.rounds.params import listed
 
-__all__ = ["ENOUGH", "Found", "Run", "counted", "many"]
+__all__ = ["ENOUGH", "FEW_NAMES", "TRIES", "Found", "Run", "counted", "culprits", "many"]
 
 ENOUGH = 3  #: steps, to say something of all
+TRIES = 30  #: steps in a row that are skipped: a loss scaler halves its scale in half as many from 2 ** 16 to 1
+FEW_NAMES = 3
 _SAME = 1e-5  #: the relative difference of factors that are one: float32 rounds by less
 
 
@@ -61,6 +63,11 @@ class Run:
 def many(params: Ids) -> str:
     """Their number in words."""
     return counted(len(params), "parameter")
+
+
+def culprits(clip: Clip) -> str:
+    """The names of the gradients that are not finite."""
+    return ", ".join(clip.culprits[:FEW_NAMES]) or "a gradient"
 
 
 def counted(number: int, noun: str) -> str:

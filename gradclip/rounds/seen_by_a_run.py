@@ -85,7 +85,7 @@ SEEN_BY_A_RUN = (
     _seen(
         "GD201",
         "A norm that is not finite",
-        "A gradient has an infinity or a NaN, and the step took it.",
+        "A gradient has an infinity or a NaN. The step took it, or every step since is skipped.",
         "Look for the cause in the forward pass: no limit helps.",
         ways={
             "torch": "Look for its cause in the forward pass; error_if_nonfinite=True stops at the first one. No limit helps.",

@@ -50,6 +50,7 @@ UNCLIPPED = [x for x in OTHERS if not isinstance(x, (Clip, Step))] + [replace(ST
 NOTHING = replace(STEP, params=NO_PARAMS, owns=BOTH.known)
 AGAIN = replace(BACKWARD, is_again=True)
 BROKEN = replace(BACKWARD, broken=ONE.known)
+BROKEN_CLIP = replace(CLIP, before=math.nan, culprits=("head",))
 
 
 def stepped(norm: float) -> Step:
@@ -101,6 +102,14 @@ def codes(*events: Event) -> list[str]:
         ([BACKWARD, replace(CLIP, before=math.inf, returned=math.inf), STEP], ["GD201"]),
         ([BACKWARD, replace(CLIP, before=math.nan, culprits=("w",)), STEP], ["GD201"]),
         ([BACKWARD, replace(CLIP, before=math.inf), Skip(params=BOTH, text="SGD")], []),
+        # a script that leaves out such steps itself; a scaler may do so at first
+        ([BACKWARD, BROKEN_CLIP, ZERO] * 3, ["GD201"]),
+        ([BACKWARD, BROKEN_CLIP, ZERO] * 2, []),
+        ([*[BACKWARD, BROKEN_CLIP, ZERO] * 2, BACKWARD, CLIP, ZERO], []),
+        ([*RIGHT, *[BACKWARD, BROKEN_CLIP, ZERO] * 29], []),
+        ([*RIGHT, *[BACKWARD, BROKEN_CLIP, ZERO] * 30], ["GD201"]),
+        ([*[BACKWARD, BROKEN_CLIP, ZERO] * 30, *RIGHT], []),
+        ([SCALED, UNSCALE, BROKEN_CLIP, Skip(params=BOTH, text="SGD"), ZERO] * 29, []),
         ([BACKWARD, replace(CLIP, returned=math.inf), STEP], ["GD202"]),
         ([BACKWARD, replace(CLIP, returned=2.1), STEP], ["GD203"]),
         ([BACKWARD, replace(CLIP, returned=2.005), STEP], []),
@@ -397,17 +406,18 @@ def test_the_record_ends_the_script() -> None:
 
 
 def test_steps_that_are_all_skipped_end_the_script() -> None:
-    broken = replace(CLIP, before=math.nan, culprits=("head",))
-    for tried in (broken, Skip(params=BOTH)):
-        recorder = Recorder(2)
-        for event in (STEP, *[ZERO, tried] * 40, *[tried] * 28):  # a scaler's first steps, which it leaves out, are no end
+    skip = Skip(params=BOTH)
+    for before, tried in (
+        ([*[ZERO, skip] * 40, *[skip] * 28, ZERO], [skip] * 30),  # a scaler's first steps, which it leaves out, are no end
+        ([BROKEN_CLIP] * 29 + [CLIP], [ZERO, BROKEN_CLIP] * 30),  # a script that leaves out such steps itself
+        ([BROKEN_CLIP] * 29 + [STEP], [BROKEN_CLIP] * 30),
+    ):
+        recorder = Recorder(3)
+        for event in (STEP, *before, *tried[:-1]):
             recorder.add(event)
         assert not recorder.is_over()
-        recorder.add(ZERO)
-        for _ in range(29):
-            recorder.add(tried)
         with pytest.raises(EnoughSteps):
-            recorder.add(tried)
+            recorder.add(tried[-1])
         assert recorder.is_over()
         assert str(Report(Ended("stopped"), recorder)).startswith("Stopped, since each step is skipped: ")
 
