@@ -148,7 +148,8 @@ class Report:
             return "The script imported no framework that the doctor knows: torch, paddle, tensorflow, keras, optax."
         named = ", ".join(self.recorder.frameworks)
         what = f"No optimizer made a step that could be watched ({named})"
-        return f"{what}: a compiled step cannot be, nor another process, nor on JAX a step without optax."
+        values = "a step by hand with what torch.autograd.grad or jax.grad returned"
+        return f"{what}: a compiled step cannot be, nor another process, nor {values}."
 
     def _times(self) -> Iterator[str]:
         shares = self.shares
