@@ -20,8 +20,9 @@ def diverged_at(norms: Sequence[float]) -> int | None:
     """The place of the first norm with which a run left its level for good; None if it did not.
 
     The level is the lowest median of a few norms in a row. A run has left it if its last norms are not finite, or are far above
-    all that came before. Norms that are not finite now and then, as under a loss scaler, do not count. Take the norms before a
-    clip. ``norms[:place]`` are those to choose a limit from; they are empty if no norm was finite.
+    all that came before, unless they rose slowly and stay there. Norms that are not finite now and then, as under a loss
+    scaler, do not count. Take the norms before a clip. ``norms[:place]`` are those to choose a limit from; they are empty if no
+    norm was finite.
 
     >>> diverged_at([1.0, 1.2, 0.9, 4.0, 60.0, 3e4, float("nan")])
     3
@@ -76,4 +77,16 @@ def _is_far(values: Sequence[float], place: int, level: float) -> bool:
     is_finite, many = runs[-1]
     if not is_finite:
         return many > max((length for finite, length in runs[:-1] if not finite), default=0)
-    return values[-1] >= _FAR * level and values[-1] > max(filter(math.isfinite, values[:place]))
+    is_far = values[-1] >= _FAR * level and values[-1] > max(filter(math.isfinite, values[:place]))
+    return is_far and not _began_slowly(values, place, level)
+
+
+def _began_slowly(values: Sequence[float], place: int, level: float) -> bool:
+    """Whether the norms rose over many steps and then stayed, for most of the run: a network that learned little at first.
+
+    An explosion is sudden, or has not ended.
+    """
+    top = next((i for i, n in enumerate(values) if i >= place and n >= _FAR * level), place)
+    late = values[top:]
+    stays = statistics.median(late[-_WINDOW:]) <= _NEAR * statistics.median(late)
+    return top - place > 2 * _WINDOW and 2 * len(late) > len(values) and stays

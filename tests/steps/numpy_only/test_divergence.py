@@ -27,6 +27,9 @@ CLIMB = [1.5**i for i in range(40)]
         ([100.0, 30.0, 9.0, *NOISE, 900.0, 1e5], 83),
         ([*NOISE, 1e9, 0.0, 0.0, 0.0], 80),  # the explosion has ended all gradients
         (CLIMB, 5),
+        ([1.03**i for i in range(300)], 42),  # slowly, and it has not ended
+        ([1.08**i for i in range(300)], 19),
+        ([*NOISE, *(1e4 * n for n in NOISE * 2)], 80),  # it stays, and was sudden
         ([NAN, NAN], 0),
         ([NAN, 1.0, NAN, NAN, NAN], 2),
     ],
@@ -52,6 +55,8 @@ def test_a_run_that_diverged(norms: list[float], place: int) -> None:
         [*(10.0 ** -(i / 10) for i in range(100)), 1e-3, 0.1],
         [*(1e-2 * 1.05**i for i in range(60)), *NOISE],  # a warm-up
         [1e-5, 0.0, *NOISE, 0.0],
+        [*(1e-4 * 1.2**i for i in range(50)), *NOISE],  # it learned little at first, and has noise to the end
+        [*(1e-6 * n for n in NOISE), *(1e-6 * 1.1**i for i in range(145)), *NOISE * 3],
     ],
 )
 def test_a_run_that_did_not(norms: list[float]) -> None:
