@@ -21,6 +21,7 @@ __all__ = [
     "canonical",
     "count_write",
     "distributed_tensors",
+    "has_hooks",
     "has_modes",
     "is_between_graphs",
     "is_compiling",
@@ -286,9 +287,14 @@ def run_eagerly() -> Callable[[], None] | None:
     return lambda: eager.__exit__(None, None, None)
 
 
+def has_hooks(optimizer: Any) -> bool:
+    """Whether an optimizer can have hooks: a wrapper may call no ``__init__`` of torch's."""
+    return hasattr(optimizer, "_optimizer_step_pre_hooks")
+
+
 def make_room_for_hooks(optimizer: Any) -> None:
     """Let an optimizer have hooks that has no state yet; when it gets its state it keeps them."""
-    if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+    if not has_hooks(optimizer):
         torch.optim.Optimizer.__setstate__(optimizer, {"defaults": {}})
 
 

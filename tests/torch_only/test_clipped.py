@@ -372,6 +372,18 @@ def test_a_wrapper_clips_in_the_optimizer_inside() -> None:
         gradclip.clipped(optimizer.optimizer, RULE)
 
 
+def test_a_wrapper_without_hooks_is_refused() -> None:
+    class Hidden(Wrapper):
+        def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+            self.inner = optimizer
+
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=1.0)
+    with pytest.raises(TypeError, match="has no hooks") as error:
+        gradclip.clipped(Hidden(optimizer), RULE)
+    assert "Hidden" in str(error.value)
+    assert "pass the optimizer inside" in str(error.value)
+
+
 @pytest.mark.parametrize("why", REFUSED)
 def test_what_no_clip_takes_is_refused_at_once(why: str) -> None:
     weight = torch.nn.Parameter(torch.ones(2))

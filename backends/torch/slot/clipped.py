@@ -10,6 +10,7 @@ import torch
 
 from gradclip.backends.torch import versions
 from gradclip.backends.torch.slot import StepPreHook
+from gradclip.core.errors import ArgumentTypeError, shown
 from gradclip.steps.refusals import clips_already, not_an_optimizer
 from gradclip.steps.slot import NAME
 from gradclip.steps.step import Step
@@ -27,6 +28,10 @@ def clipped_by(optimizer: Any, step: Step, patience: float) -> Any:
     inner = optimizer
     while isinstance(inside := getattr(inner, "optimizer", None), torch.optim.Optimizer):
         inner = inside  # a wrapper, as Accelerate's: the one inside steps
+    if not versions.has_hooks(inner):
+        what = "This optimizer has no hooks, as torch.optim.Optimizer.__init__ makes them: nothing could clip in its step."
+        hint = "pass the optimizer inside that steps; or call super().__init__(params, defaults) in the wrapper's __init__."
+        raise ArgumentTypeError(what, f"optimizer={shown(inner)}", hint)
     before = getattr(inner, NAME, None)
     if isinstance(before, StepPreHook):
         hint = "clip it once, by groups if there are several rules; optimizer.gradclip.remove() takes the first clip out."
