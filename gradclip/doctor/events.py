@@ -142,14 +142,14 @@ class Skip(Step):
     """A step that a GradScaler left out, since a gradient was not finite."""
 
     is_skipped: bool = True
-    verb: str = "the scaler left out the step of"
+    verb: str = "the scaler left out the step"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipByRule(Skip):
     """A step that gradclip left out: its rule skips what it clipped."""
 
-    verb: str = "its rule skipped the step of"
+    verb: str = "its rule skipped the step"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

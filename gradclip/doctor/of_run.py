@@ -38,7 +38,7 @@ def notes(run: Run) -> list[str]:
         for where in dict.fromkeys(run.reads)
         if not run.has_clips and not run.clips_by_hand
     ]
-    alone = {one.step.where: one.step for one in run.rounds if one.step.optimizer in run.apart}
+    alone = {one.step.where: one.step for one in run.rounds if one.step.optimizer in run.apart and not one.step.is_skipped}
     return [*lines, *(f"Not clipped: {x.text} ({where}), beside an optimizer that is clipped." for where, x in alone.items())]
 
 

@@ -101,12 +101,17 @@ class Report:
         chosen = [x for x in self.rounds if x.number in wanted] or self.rounds
         return chosen[-1] if chosen else None
 
+    @property
+    def skipped(self) -> int:
+        """The number of rounds whose step a scaler or a rule left out."""
+        return sum(one.step.is_skipped for one in self.rounds)
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        counts = {"step": len(self.rounds), "clip": len(self.clips), "finding": len(self.found)}
-        yield f"{self._how()}: {', '.join(counted(count, noun) for noun, count in counts.items())}"
+        steps = counted(len(self.rounds) - self.skipped, "step") + (f" and {self.skipped} skipped" if self.skipped else "")
+        yield f"{self._how()}: {steps}, {counted(len(self.clips), 'clip')}, {counted(len(self.found), 'finding')}"
         if self.hint:
             yield f"Hint: {self.hint}"
         if (one := self.shown_round()) is not None:
@@ -170,7 +175,8 @@ class Report:
             "said": self.ended.said,
             "hint": self.hint or None,
             "frameworks": self.recorder.frameworks,
-            "steps": len(self.rounds),
+            "steps": len(self.rounds) - self.skipped,
+            "skipped": self.skipped,
             "findings": [_as_json(finding) for finding in self.found],
             "fault": None if fault is None else {"error": fault.error, "inside": fault.inside, **_place(fault.where)},
             "ran_eagerly": [{"what": what, **_place(where)} for what, where in self.recorder.ran_eagerly.items()],

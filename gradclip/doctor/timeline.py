@@ -26,8 +26,9 @@ def told(norm: float) -> str:
 def timeline(one: Round) -> str:
     """A line: ``step 17   backward ×4 · clip_grad_norm_ 3.91 → 1.00 (train.py:88) · step AdamW 148 of 148 parameters``."""
     step = one.step
-    took = f"of the chain {step.links}" if step.links else f"{step.text} {len(step.ids)} of {step.total} parameters"
-    last = f"{step.verb} {took}"
+    whose = "of " if step.links or step.is_skipped else ""
+    took = f"the chain {step.links}" if step.links else f"{step.text} {len(step.ids)} of {step.total} parameters"
+    last = f"{step.verb} {whose}{took}"
     return f"step {one.number:<4} " + " · ".join([*_words(_from_first(one.events)), last])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -15,20 +17,20 @@ from gradclip.backends.jax import gradient_transformation
 from gradclip.dialects import torch
 
 
-def train(optimizer: optax.GradientTransformation, change: Callable[[Any], Any] = lambda grads: grads) -> Any:
-    """Train a small model in compiled steps, and return the state of the optimizer."""
+def train(optimizer: optax.GradientTransformation, change: Callable[[Any], Any] = lambda grads: grads, broken: int = 0) -> Any:
+    """Train a small model in compiled steps, the first of which are broken, and return the state of the optimizer."""
     x, y = jax.random.normal(jax.random.key(0), (64, 4)), 3 * jax.random.normal(jax.random.key(1), (64,))
     params = {"w": jnp.ones(4), "b": jnp.zeros(())}
     state = optimizer.init(params)
 
     @jax.jit
-    def step(params: Any, state: Any) -> Any:
-        grads = jax.grad(lambda p: jnp.mean((x @ p["w"] + p["b"] - y) ** 2))(params)
+    def step(params: Any, state: Any, scale: Any) -> Any:
+        grads = jax.grad(lambda p: jnp.mean((x @ p["w"] + p["b"] - y) ** 2) * scale)(params)
         updates, state = optimizer.update(change(grads), state, params)
         return optax.apply_updates(params, updates), state
 
-    for _ in range(6):
-        params, state = jax.block_until_ready(step(params, state))
+    for count in range(6 + broken):
+        params, state = jax.block_until_ready(step(params, state, math.nan if count < broken else 1.0))
     return state
 
 
@@ -99,6 +101,33 @@ def right_own_function() -> None:
         optax.chain(optax.add_decayed_weights(0.1), optax.adam(0.01)),
         lambda grads: gradclip.clip(grads, torch.clip_grad_norm(1.0)).grads,
     )
+
+
+def right_skipped() -> None:
+    """Right: the rule of gradclip around an optimizer skips what is not finite, in a compiled step."""
+    rule = dataclasses.replace(torch.clip_grad_norm(1.0), if_nonfinite="skip")
+    train(gradclip.clipped(optax.adam(0.01), rule), broken=5)
+
+
+def right_finite() -> None:
+    """Right: optax skips what is not finite, in a compiled step."""
+    train(optax.apply_if_finite(optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.01)), 9), broken=5)
+
+
+def right_finite_link() -> None:
+    """Right: a link skips what is not finite, in a compiled step."""
+    train(optax.chain(optax.clip_by_global_norm(1.0), optax.apply_if_finite(optax.adam(0.01), 9)), broken=5)
+
+
+def right_own_eagerly() -> None:
+    """Right: a clip of the gradients before an optimizer that has none, in a loop that is not compiled."""
+    params, optimizer = {"w": jnp.ones(4)}, optax.adam(0.01)
+    state = optimizer.init(params)
+    for _ in range(6):
+        grads = jax.grad(lambda p: jnp.sum(p["w"] ** 2))(params)
+        clipped = gradclip.clip(grads, torch.clip_grad_norm(1.0)).grads
+        updates, state = optimizer.update(clipped, state, params)
+        params = optax.apply_updates(params, updates)
 
 
 def right_in_flight() -> None:

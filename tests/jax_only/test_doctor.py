@@ -161,3 +161,10 @@ def test_links_within_links(name: str, tmp_path: Path) -> None:
     told = watched.told(path, "--steps", "7")
     assert (told.report["ended"], told.report["steps"]) == ("ended", 6), told.report["said"]
     assert {code for code, _ in told.found} - {"GD301"} == found, told.report  # an update is far smaller than a gradient
+
+
+@pytest.mark.parametrize("name", ["right_own_function", "right_own_eagerly"])
+def test_a_clip_before_the_optimizer_is_its_first_link(name: str) -> None:
+    report = watched.ran("jax", name).report
+    assert (len(report["norms"]), report["unwatched"]) == (6, [])
+    assert " · gradclip torch.clip_grad_norm " in report["timeline"]

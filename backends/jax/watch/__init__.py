@@ -6,8 +6,6 @@ import contextlib
 import logging
 import math
 import threading
-import weakref
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +15,9 @@ import optax
 
 from gradclip.backends.jax import slot
 from gradclip.backends.jax.versions import manual_axes
-from gradclip.backends.jax.watch.links import CLIPS, OPTIMIZERS, Link, Seen, of_request, of_rule, record
+from gradclip.backends.jax.watch.between import Between, unwatched
+from gradclip.backends.jax.watch.links import CLIPS, OPTIMIZERS, Link, Seen, left_out, norm, of_request, of_rule, record
 from gradclip.core.rule import GLOBAL, VALUE
-from gradclip.doctor.events import Unwatched
 from gradclip.doctor.guard import Make
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
@@ -27,7 +25,6 @@ from gradclip.doctor.request import Request
 
 __all__ = ["start"]
 
-_PASSES = 4  #: whose gradients may wait for their updates, as of two networks
 _OTHERS = ("add_", "centralize", "ema", "identity", "scale", "trace")  #: the first letters of links that never clip
 
 
@@ -42,17 +39,18 @@ def start(recorder: Recorder) -> None:
         recorder.replace(optax, name, watch.named(name))
         watch.factories.append(getattr(optax, name, None))
     for name in ("grad", "value_and_grad"):
-        recorder.replace(jax, name, watch.passes)
+        recorder.replace(jax, name, watch.between.passes)
     recorder.replace(optax, "chain", watch.chain)
     recorder.replace(optax, "named_chain", watch.named_chain)
     recorder.replace(optax, "masked", watch.masked)
+    recorder.replace(optax, "apply_if_finite", watch.finite)
     recorder.replace(optax, "inject_hyperparams", watch.injected)
     for name in ("multi_transform", "partition"):  # partition came with optax 0.2.5
         if hasattr(optax, name):
             recorder.replace(optax, name, watch.partition)
     recorder.replace(slot, "clipped_by", watch.clipped)
     recorder.watches["jax"] = _Own(watch)
-    recorder.closers.append(_wait)
+    recorder.closers += [_wait, watch.between.close]
     _dispatch_in_order(recorder)
 
 
@@ -71,7 +69,6 @@ class _InThread(threading.local):
         self.seen: list[Seen] | None = None  #: while a chain updates
         self.part = 0
         self.key = 0  #: of the optimizer around the links that one update makes
-        self.grads: deque[list[Any]] = deque(maxlen=_PASSES)  #: what the last passes returned, as long as it lives
 
 
 class _Chains:
@@ -87,6 +84,7 @@ class _Chains:
         self.factories: list[Any] = []  #: optax's functions that are watched
         self._parts = 0
         self._here = _InThread()
+        self.between = Between(recorder)
 
     # ---- what optax's functions make ----
 
@@ -137,26 +135,28 @@ class _Chains:
 
         return made
 
-    def passes(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """``jax.grad``, which also knows what its functions return."""
+    def finite(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """``optax.apply_if_finite``: in a chain a link that may leave the step out; alone it runs nothing in such a step."""
 
-        def made(*args: Any, **options: Any) -> Any:
-            return self.recorder.guard.around(original(*args, **options), keeping)
+        def made(inner: Any, *args: Any, **options: Any) -> Any:
+            link, where = original(self._part_of(inner), *args, **options), place("optax")
+            own, (held, _) = Link("apply_if_finite"), self._links.get(id(inner.update), (_UNKNOWN, None))
+            known = own if held.name in OPTIMIZERS else _UNKNOWN  # it may clip: in a chain its links report nothing
 
-        def keeping(function: Callable[..., Any]) -> Callable[..., Any]:
-            def gradient(*args: Any, **options: Any) -> Any:
-                result = function(*args, **options)
-                self._here.grads.append([weakref.ref(x) for x in jax.tree.leaves(result)])
-                return result
+            def make(update: Callable[..., Any]) -> Callable[..., Any]:
+                def run(*given: Any, **more: Any) -> Any:
+                    new, state = update(*given, **more)
+                    if self._here.seen is None:
+                        before, after = norm(_updates(given, more)), norm(new)
+                        skip = left_out(state, after)
+                        jax.lax.cond(skip, lambda: self._report([Seen(own, 0, before, after, skip)], where, id(link)), _nothing)
+                    return new, state
 
-            return gradient
+                return run
+
+            return self._known(self._reporting(self._like(link, make), known), known)
 
         return made
-
-    def _are_of_a_pass(self, updates: Any) -> bool:
-        """Whether updates are gradients as a pass returned them; others may be clipped."""
-        known = {id(x()) for refs in self._here.grads for x in refs}
-        return all(id(x) in known for x in jax.tree.leaves(updates))
 
     def clipped(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """``gradclip.clipped``, which clips first and then runs the links that it wraps."""
@@ -170,7 +170,8 @@ class _Chains:
         """Take a clip of gradclip for a link, while a transformation updates."""
         result, seen = call(), self._here.seen
         if seen is not None:
-            seen.append(Seen(link, self._here.part, _norm(grads), _norm(made(result))))
+            skip = getattr(result, "skip", False)
+            seen.append(Seen(link, self._here.part, norm(grads), norm(made(result)), skip))
         return result
 
     @property
@@ -216,7 +217,8 @@ class _Chains:
                 finally:
                     here.seen = seen
                 if seen is not None:
-                    seen.append(Seen(known, here.part, _norm(_updates(args, options)), _norm(new)))
+                    after = norm(new)
+                    seen.append(Seen(known, here.part, norm(_updates(args, options)), after, left_out(state, after)))
                 return new, state
 
             return update
@@ -257,14 +259,15 @@ class _Chains:
                 here = self._here
                 if here.seen is not None:
                     return original(*args, **options)
-                seen: list[Seen] = []
+                clips, are_of_a_pass = self.between.taken(_updates(args, options))
+                seen = [*clips]
                 here.seen = seen
                 try:
                     result = original(*args, **options)
                 finally:
                     here.seen = None
-                if not self._are_of_a_pass(_updates(args, options)):
-                    _unwatched(self.recorder, "what the script does to the gradients before the optimizer", where)
+                if not are_of_a_pass:
+                    unwatched(self.recorder, "what the script does to the gradients before the optimizer", where)
                 self._report(seen, where, here.key or key)
                 return result
 
@@ -273,19 +276,25 @@ class _Chains:
         return self._known(self._like(inner, make), Link("chain"))
 
     def _report(self, seen: list[Seen], where: Place, key: int) -> None:
-        recorder, links = self.recorder, [(one.link, one.part) for one in seen]
-        if any(link is _UNKNOWN for link, _ in links):
-            _unwatched(recorder, "a link of the chain that gradclip does not know, and which may clip", where)
+        recorder, links = self.recorder, [one._replace(before=0.0, after=0.0, skip=False) for one in seen]
+        if any(one.link is _UNKNOWN for one in links):
+            unwatched(recorder, "a link of the chain that gradclip does not know, and which may clip", where)
 
         def report(values: Any, device: Any) -> None:
             if device == 0 and recorder.done < recorder.steps:
+                rows = zip(links, values, strict=True)
                 try:
-                    record(recorder, links, [(float(x), float(y)) for x, y in values], where, key)
+                    record(
+                        recorder,
+                        [one._replace(before=float(x), after=float(y), skip=bool(z)) for one, (x, y, z) in rows],
+                        where,
+                        key,
+                    )
                 except EnoughSteps:
                     _set_quiet(recorder)
                     recorder.interrupt()  # an exception here would be XLA's
 
-        norms = jnp.asarray([(one.before, one.after) for one in seen])
+        norms = jnp.asarray([(one.before, one.after, one.skip) for one in seen], float)
         jax.debug.callback(recorder.guard.beside(report), norms, _device())
 
 
@@ -293,6 +302,10 @@ def _device() -> Any:
     """The number of the device, in ``pmap`` and ``shard_map``: each device calls back, and all take the same step."""
     axes = tuple(manual_axes())
     return jax.lax.axis_index(axes) if axes and jax.process_count() == 1 else 0
+
+
+def _nothing() -> None:
+    pass
 
 
 def _is_link(x: Any) -> bool:
@@ -305,7 +318,7 @@ def _updates(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
 
 
 class _Own:
-    """The watch of gradclip's clips. Outside of a transformation they may be traced, and then nothing shows their norms."""
+    """The watch of gradclip's clips."""
 
     def __init__(self, chains: _Chains) -> None:
         self._chains = chains
@@ -319,8 +332,11 @@ class _Own:
     def clip(self, call: Callable[[], Any], request: Request, made: Any = None) -> Any:
         if self._chains.is_updating and made is not None:
             return self._chains.clip(call, of_request(request), request.tensors, made)
-        _unwatched(self._chains.recorder, f"{request.name} outside of a chain", place("optax"))
-        return call()
+        if made is None:
+            return call()
+        result = call()
+        self._chains.between.clip(of_request(request), request.tensors, made(result))
+        return result
 
 
 def _wait() -> None:
@@ -337,14 +353,3 @@ def _set_quiet(recorder: Recorder) -> None:
     logger = logging.getLogger("jax._src.debugging")
     before, logger.disabled = logger.disabled, True
     recorder.undo(lambda: setattr(logger, "disabled", before))
-
-
-def _unwatched(recorder: Recorder, what: str, where: Place) -> None:
-    event = Unwatched(where=where, what=what, hides_clips=True)
-    if event not in recorder.events:
-        recorder.add(event)
-
-
-def _norm(tree: Any) -> Any:
-    found = [x for x in map(jnp.asarray, jax.tree.leaves(tree)) if jnp.issubdtype(x.dtype, jnp.inexact)]
-    return jnp.sqrt(sum((jnp.sum(jnp.square(jnp.abs(x).astype("float32"))) for x in found), jnp.zeros(())))

@@ -6,15 +6,18 @@ import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+
 from gradclip.core.rule import GLOBAL, VALUE, Rule
-from gradclip.doctor.events import NO_IDS, Backward, Clip, Ids, Step, these
-from gradclip.doctor.places import Place
+from gradclip.doctor.events import NO_IDS, Backward, Clip, Ids, SkipByRule, Step, these
+from gradclip.doctor.places import NOWHERE, Place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.request import Request, as_number
 from gradclip.natives.model import Applied
 from gradclip.natives.optax import NATIVES, may_clip_updates
 
-__all__ = ["CLIPS", "OPTIMIZERS", "Link", "Seen", "of_request", "of_rule", "record"]
+__all__ = ["CLIPS", "OPTIMIZERS", "Link", "Seen", "left_out", "norm", "of_request", "of_rule", "record"]
 
 #: optax's links that clip, by their names
 CLIPS = {native.last: native for native in NATIVES if native.applied is Applied.CHAIN and native.is_own}
@@ -37,6 +40,8 @@ class Seen(NamedTuple):
     part: int  #: of the parameters, from ``partition``; 0 for all
     before: Any
     after: Any
+    skip: Any = False  #: whether it leaves the step out
+    where: Place = NOWHERE  #: of a clip outside of the chain
 
 
 def of_rule(rule: Any) -> Link:
@@ -53,15 +58,28 @@ def of_request(request: Request) -> Link:
     return Link(request.name, is_clip=True, limit=limit, is_value=request.is_value)
 
 
-def record(recorder: Recorder, links: list[tuple[Link, int]], norms: list[tuple[float, float]], where: Place, key: int) -> None:
-    every = frozenset(hash((key, part)) for _, part in links if part) or frozenset({key})
+def norm(tree: Any) -> Any:
+    """The norm of all leaves, in float32."""
+    found = [x for x in map(jnp.asarray, jax.tree.leaves(tree)) if jnp.issubdtype(x.dtype, jnp.inexact)]
+    return jnp.sqrt(sum((jnp.sum(jnp.square(jnp.abs(x).astype("float32"))) for x in found), jnp.zeros(())))
+
+
+def left_out(state: Any, after: Any) -> Any:
+    """Whether ``optax.apply_if_finite`` left the step out; it takes one after too many in a row, whatever the gradients are."""
+    return ~state.last_finite & (after == 0) if hasattr(state, "last_finite") else False
+
+
+def record(recorder: Recorder, seen: list[Seen], where: Place, key: int) -> None:
+    """Record the events of one update, from what its links did."""
+    every = frozenset(hash((key, one.part)) for one in seen if one.part) or frozenset({key})
     late: Ids = NO_IDS  #: what an optimizer has taken
     clips = []
-    for (link, part), (before, after) in zip(links, norms, strict=True):
+    for link, part, before, after, _, there in seen:
         params = frozenset({hash((key, part))}) if part else every
         if link.is_clip and not (params & late and may_clip_updates(link.name)):
             limit = as_number(link.limit)
-            clip = Clip(where=where, params=these(params), text=link.name, limit=limit, before=before, after=after)
+            at = where if there is NOWHERE else there
+            clip = Clip(where=at, params=these(params), text=link.name, limit=limit, before=before, after=after)
             clip = replace(clip, is_late=bool(params & late), only_measures=limit == math.inf)
             clips.append(replace(clip, kind="value" if link.is_value else "norm"))
         late |= params if link.name in OPTIMIZERS else NO_IDS
@@ -70,8 +88,8 @@ def record(recorder: Recorder, links: list[tuple[Link, int]], norms: list[tuple[
     recorder.add(Backward(where=where, params=these(params)))
     for clip in clips:
         recorder.add(clip)
-    shown = [f"{link.name} {before:.3g} → {after:.3g}" for (link, _), (before, after) in zip(links, norms, strict=True)]
-    name = links[0][0].name if len(links) == 1 else "the chain"
-    whole = () if not norms or any(part for _, part in links) else ((key, norms[0][0]),)  # before the first link
-    step = Step(where=where, params=these(params), text=name, links=" · ".join(shown), optimizer=key, total=1, norms=whole)
-    recorder.add(step)
+    shown = " · ".join(f"{one.link.name} {one.before:.3g} → {one.after:.3g}" for one in seen)
+    name = seen[0].link.name if len(seen) == 1 else "the chain"
+    whole = () if not seen or any(one.part for one in seen) else ((key, seen[0].before),)  # before the first link
+    kind = SkipByRule if any(one.skip for one in seen) else Step
+    recorder.add(kind(where=where, params=these(params), text=name, links=shown, optimizer=key, total=1, norms=whole))
