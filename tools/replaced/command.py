@@ -59,5 +59,6 @@ def shown(rows: dict[str, Row]) -> str:
         mine, theirs, grad, native = (f"{getattr(row, field):.3g}" for field in FIELDS)
         lines.append(f"{name:44} {row.calls:>7} {f'{mine} / {theirs}':>15} {f'{grad} / {native}':>15} {row.beyond:>8}")
         lines += [f"  not compared: {row.uncompared}"] if row.uncompared else []
+        lines += [f"  NaN in the native only: {row.departed}"] if row.departed else []
         lines += [f"  the first: {row.first}"] if row.first else []
     return "\n".join(lines)

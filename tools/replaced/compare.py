@@ -40,12 +40,13 @@ class Row:
 
     calls: int = 0
     uncompared: int = 0  #: under a compiler, or of tensors without plain numbers
-    beyond: int = 0  #: calls whose norm or gradients are more than ``ALLOWED`` off in gradclip
+    departed: int = 0  #: calls in which the native's formula makes NaN, and gradclip none: one of its departures
+    beyond: int = 0  #: other calls whose norm or gradients are more than ``ALLOWED`` off in gradclip
     norm: float = 0.0
     native_norm: float = 0.0
     gradient: float = 0.0
     native_gradient: float = 0.0
-    first: str = ""  #: the first call beyond, in words
+    first: str = ""  #: the first call beyond, or departed, in words
 
     def note(self, ours: Outcome, native: Outcome, exact: Outcome, what: str) -> None:
         """Add a call."""
@@ -59,12 +60,14 @@ class Row:
                 setattr(self, name, max(getattr(self, name), one if math.isfinite(one) else 0.0))
             off = max(mine)
         if off > ALLOWED:
-            self.beyond += 1
+            is_departure = _has_nan(exact) and not _has_nan(ours)
+            self.departed += is_departure
+            self.beyond += not is_departure
             self.first = self.first or f"{what}: {off:.3g} ulp {ours.error or native.error or ''!r}"
 
     def add(self, other: Row) -> None:
         """Add the calls of another process."""
-        for name in ("calls", "uncompared", "beyond"):
+        for name in ("calls", "uncompared", "departed", "beyond"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in FIELDS:
             setattr(self, name, max(getattr(self, name), getattr(other, name)))
@@ -158,6 +161,10 @@ def ulps(got: tuple[np.ndarray, str], exact: tuple[np.ndarray, str]) -> float:
     is_same = (mine == want) | (np.isnan(mine) & np.isnan(want)) | (mine == narrow)
     distance = np.where(np.isfinite(mine) & np.isfinite(want) & np.isfinite(unit), distance, math.inf)
     return float(np.where(is_same & ~np.isfinite(distance), 0.0, distance).max(initial=0.0))
+
+
+def _has_nan(one: Outcome) -> bool:
+    return any((x != x).any() for x, _ in (*one.grads, *filter(None, [one.norm])))
 
 
 def _distances(got: Outcome, exact: Outcome) -> tuple[float, float]:
