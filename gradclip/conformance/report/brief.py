@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gradclip.conformance.report import text
-from gradclip.conformance.report.seen import RAISED
+from gradclip.conformance.report.seen import RAISED, TRAINING
 from gradclip.conformance.report.text import Line
 from gradclip.conformance.report.view import MARKS, Case, Cell, Group, View
 from gradclip.core.errors import counted
@@ -123,7 +123,9 @@ def _finite(case: Case) -> bool:
 
 
 def _training(view: View, group: Group) -> str:
-    """What the failure does to a training: of the group's subjects, the one that most failures of the same kind share."""
+    """What the failure does to a training: by its cause, or by the subject that most failures of the same kind share."""
+    if group.cause is not None and group.cause.name in TRAINING:
+        return TRAINING[group.cause.name]
     groups = [one for cell in view.cells.values() for one in cell.groups]
     told = {effect.name: effect.training for one in groups for effect in one.effects if effect.training}
     alike = [one for one in groups if (one.status, one.cause) == (group.status, group.cause)]

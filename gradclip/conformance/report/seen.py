@@ -13,7 +13,7 @@ from gradclip.conformance.load import Vector
 from gradclip.conformance.result import Result
 from gradclip.natives.numbers import norm
 
-__all__ = ["RAISED", "Seen", "seen"]
+__all__ = ["RAISED", "TRAINING", "Seen", "seen"]
 
 RAISED = "raised"
 _CLOSE = 1e-4  # relative: factors that differ by less are equal
@@ -45,6 +45,12 @@ _SENTENCES = {
     "wrong factor": "Each gradient keeps its direction, and its factor is wrong.",
     "other direction": "The elements of a gradient have different factors, where one is right.",
     "wrong number": "The numbers are wrong.",
+}
+
+#: what a cause does to a training, whatever its case is about
+TRAINING = {
+    "not finite": "The parameters become NaN in this step, and stay NaN.",
+    "scaled up": "Small gradients are scaled up: steps never become small, and the training does not settle.",
 }
 
 

@@ -7,7 +7,7 @@ import io
 from typing import Any
 
 import pytest
-from conformance.sample_report import CHECKS, FILES, NORM, report, sample
+from conformance.sample_report import CHECKS, FILES, NORM, array, outcome, report, sample
 
 from gradclip.conformance.report import brief
 from gradclip.conformance.report.printed import show
@@ -88,6 +88,13 @@ def test_known_numbers_come_before_extreme_ones_and_the_limit_is_never_cut_off()
     cases = shown[shown.index("The most telling cases") + 1 :]
     assert [line.split()[1] for line in cases if line.startswith("  ✗ ")] == [f"{NORM}/E4:", f"{NORM}/H2:"]
     assert any(line.startswith(" " * 14) and line.endswith("max_norm=1e31)") for line in cases)
+
+
+def test_what_came_back_says_what_it_does_to_a_training() -> None:
+    """The subject of the case, an unchanged gradient, would speak of less."""
+    grown = {"expected": [outcome(array(0.6, 0.8))], "got": outcome(array(30, 40))}
+    shown = screen(of(failure("A1", "", "gradient 0[0] is 30.0, not 3.0", **grown)))
+    assert "    training  Small gradients are scaled up: steps never become small, and the" in shown
 
 
 def test_a_clip_that_raises_nearly_everywhere_has_that_as_its_headline() -> None:
