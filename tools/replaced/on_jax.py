@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import optax
 
+from gradclip.backends.jax.versions import enable_x64
 from gradclip.natives import Native
 from replaced.compare import Outcome, Table, outcome
 
@@ -53,7 +54,7 @@ class Kit:
         jax.effects_barrier()
         kept, self.kept = self.kept, []
         for native, original, given, updates, params, want, got in kept:
-            with self.table.inside(), jax.enable_x64(True):
+            with self.table.inside(), enable_x64(True):
                 exact = outcome(functools.partial(_exact, original, given, updates, params), _read)
             args, options = given
             self.table.note(native.names[0], _seen(got), _seen(want), exact, f"{args} {options}")
