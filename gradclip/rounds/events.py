@@ -95,6 +95,7 @@ class Clip(Event):
     returns: bool = False  #: it returns new gradients
     is_unread: bool = False  #: nothing calls it
     unread: str = ""  #: why nothing takes it, if that is another reason than Lightning's
+    lost: str = ""  #: why it changes no gradient that a step takes
     is_pair: bool = False  #: it returns the gradients and their norm, and the step takes these for gradients
     is_copy: bool = False  #: it changes copies of the gradients
     is_stale: bool = False  #: it takes the norm of other gradients

@@ -60,8 +60,10 @@ def unread(one: Round) -> Iterator[Found]:
 
 def copied(one: Round) -> Iterator[Found]:
     """Copies are clipped, and nothing writes them back."""
-    for clip in (x for x in one.events if isinstance(x, Clip) and x.is_copy):
-        if one.step is not None and not any(isinstance(x, Write) for x in one.events):
+    for clip in (x for x in one.events if isinstance(x, Clip) and (x.is_copy or x.lost)):
+        if clip.lost:
+            yield Found("GM113", clip, clip.lost, "Pass the parameters, whose `.grad` the backward pass writes.")
+        elif one.step is not None and not any(isinstance(x, Write) for x in one.events):
             yield Found("GM113", clip, f"It changes copies of the gradients, and {one.step.text} takes the gradients.")
 
 

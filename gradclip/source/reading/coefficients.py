@@ -14,8 +14,10 @@ from gradclip.source.reading.values import Call, Constant, Elements, Gradients, 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["Coefficient", "Norm", "chosen", "computed", "factors", "function", "measured", "operated", "summed"]
+__all__ = ["LOCAL", "Coefficient", "Norm", "chosen", "computed", "factors", "function", "measured", "operated", "summed"]
 
+LOCAL = "local"  #: the mark of this process's shards, and of values computed from them
+_SUMS = frozenset({"psum", "pmean", "all_reduce"})  #: over processes
 _NORMS = frozenset({"global_norm", "norm", "l2_norm", "sum", "reduce_sum", "vdot", "dot", "tree_reduce", "reduce"})
 #: functions whose result has all that has happened to the gradients which they get
 _SAME = frozenset(
@@ -68,7 +70,9 @@ def measured(machine: Machine, name: str, of: Gradients, given: Call) -> Value |
         return None
     token = machine.token("norm of", of.token, id(given.node))
     event = Measure(**machine.about(given.node), params=whose(of))
-    return Norm(token, frozenset({"norm"}), frozenset({of.token}), of.is_one, event=event, history=of.history)
+    return Norm(
+        token, frozenset({"norm"}) | of.marks & {LOCAL}, frozenset({of.token}), of.is_one, event=event, history=of.history
+    )
 
 
 def summed(one: Value) -> Value:
@@ -90,6 +94,8 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
     norm = next((x for x in args if isinstance(x, Norm)), None)
     if norm is None:
         return None
+    if name in _SUMS:
+        return replace(norm, marks=norm.marks - {LOCAL})
     others = [x for x in args if x is not norm]
     return replace(norm, floor=others[0]) if name in _MOST and others else summed(norm) if name in ("stack", "sum") else norm
 
@@ -160,9 +166,8 @@ def _scaled(machine: Machine, node: ast.BinOp, of: Gradients, by: Value, *, divi
     said["is_scaled"] |= over is not None and over.token in of.factors
     kind = "each" if by.of.is_one else "norm"
     is_loop = by.of.is_one and isinstance(by.limit, Constant)
-    event = Clip(
-        **machine.about(node), **said, returns=True, params=whose(of), kind=kind, is_loop=is_loop, is_late=of.is_update
-    )
+    said |= {"is_loop": is_loop, "is_late": of.is_update, "is_local": LOCAL in by.marks}
+    event = Clip(**machine.about(node), **said, returns=True, params=whose(of), kind=kind)
     if not by.is_bounded and not machine.conditions:
         return replace(of, unless=event)
     return changed(machine, of, event)

@@ -125,9 +125,9 @@ def attribute(machine: Machine, owner: Value, name: str) -> Value:
     if name in _WRAPPED and last_of(owner) in machine.scope.file.modules | {"model", "module"}:
         return owner
     if name == "grad" and isinstance(owner, Elements):
-        return Elements(
-            (*owner.token, "grad"), frozenset({"gradient"}), params=owner.params, is_one=owner.is_one, loop=owner.loop
-        )
+        is_local = bool(machine.sharded) and not owner.params.known.isdisjoint(machine.sharded)
+        said = frozenset({"gradient", measures.LOCAL} if is_local else {"gradient"})
+        return Elements((*owner.token, "grad"), said, params=owner.params, is_one=owner.is_one, loop=owner.loop)
     if name in ("data", "value") and isinstance(owner, Elements):
         return owner
     if name == "grads" and isinstance(owner, Gradients):  # gradclip.clip(grads, rule).grads
@@ -310,7 +310,8 @@ def either(machine: Machine, one: Value, other: Value) -> Value:
             return one
         return Elements((*one.token[:4], "either"), params=Params(one.params.known | other.params.known, is_all=False))
     both, some = one.marks & other.marks, one.marks | other.marks
-    said = both | {x for x in some if not x.startswith((SCALED, forward.THROUGH))}  # what one of the sides has is not certain
+    unsure = (SCALED, forward.THROUGH, *([measures.LOCAL] if measures.REDUCED in some else []))  # of one side, not certain
+    said = both | {x for x in some if not x.startswith(unsure)}
     return Thing((origin(last_of(one), (one.token, other.token)),), said)
 
 

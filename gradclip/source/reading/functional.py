@@ -35,7 +35,7 @@ from gradclip.source.reading.values import (
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["clip", "decorated", "differentiated", "function", "is_derivative", "mapped", "method", "minimized"]
+__all__ = ["clip", "decorated", "differentiated", "function", "is_derivative", "mapped", "method", "minimized", "of_source"]
 
 _DERIVATIVE = re.compile(r"(^|\.)(filter_)?(value_and_)?grad$")
 _MAPS = re.compile(r"(tree_map|tree\.map|tree_util\.tree_map|map_structure|multimap)$")
@@ -68,7 +68,9 @@ def differentiated(machine: Machine, made: Made, given: Call) -> Value:
     params = Params(unseen=frozenset({of.token})) if of is not None else UNKNOWN
     about = machine.about(given.node)
     event = Backward(**about, params=params, scaler=scaler)
-    grads = Gradients(machine.fresh(given.node, "grads", len(machine.taken)), history=(event,), factors=factors)
+    token = machine.fresh(given.node, "grads", len(machine.taken))
+    local = of.marks & {coefficients.LOCAL} if of is not None else frozenset[str]()
+    grads = Gradients(token, local, history=(event,), factors=factors)
     rest = Thing((*grads.token, "value"), frozenset({"varies"}))
     if made.name == _DYNAMIC_SCALE:  # it returns unscaled gradients
         grads = after(grads, *((Reduce(**about, params=params),) if "axis_name" in made.given else ()))
@@ -86,15 +88,17 @@ def decorated(machine: Machine, function: Function, made: Value) -> Value:
         given = decorator.keywords if isinstance(decorator, ast.Call) else []
         is_partial = isinstance(decorator, ast.Call) and last(decorator.func) == "partial" and decorator.args
         name = last(decorator.args[0] if is_partial else getattr(decorator, "func", decorator))
+        if name == "shard_map" and isinstance(made, Function):
+            made = replace(made, specs=next((machine.value(x.value) for x in given if x.arg == "in_specs"), None))
         if is_derivative(name):
             known = {x.arg: machine.value(x.value) for x in given if x.arg is not None}
             made = Made(function.token, name=name, args=(made,), given=known)
     return made
 
 
-def _of_tape(machine: Machine, given: Call) -> Value | None:
-    """``tape.gradient(loss, variables)``, ``tf.gradients(loss, variables)``, ``optimizer.compute_gradients(loss)``."""
-    loss, of = given.get(0, "target", "ys", "loss"), given.get(1, "sources", "xs", "var_list")
+def of_source(machine: Machine, given: Call) -> Value | None:
+    """``tape.gradient(loss, variables)``, ``tf.gradients(loss, variables)``, ``torch.autograd.grad(loss, parameters)``."""
+    loss, of = given.get(0, "target", "ys", "loss", "outputs"), given.get(1, "sources", "xs", "var_list", "inputs")
     if loss is None or (of is None and last(given.node.func) != "compute_gradients"):
         return None
     of = of if of is not None else machine.thing(given.node, "variables")
@@ -188,7 +192,7 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
     if _MAPS.search(name) and first is not None:
         return mapped(machine, first, given.args[1:], given)
     if name.startswith("tensorflow.") and name.endswith(".gradients"):
-        return _of_tape(machine, given)
+        return of_source(machine, given)
     if (".lax." in name or name.endswith(".cond")) and (made := control.function(machine, name, given)) is not None:
         return made
     grads = _among(given.args)
@@ -235,6 +239,7 @@ def _reduced(machine: Machine, grads: Gradients, given: Call) -> Gradients:
     """``jax.lax.pmean(grads, "devices")``, ``context.all_reduce("mean", grads)``."""
     machine.reduces = True
     made = after(grads, Reduce(**machine.about(given.node), params=whose(grads)))
+    made.marks -= {coefficients.LOCAL}
     if any(isinstance(x, Clip) for x in grads.history):  # in any program, whatever takes them
         machine.taken.append(made.history)
     return made
@@ -243,7 +248,7 @@ def _reduced(machine: Machine, grads: Gradients, given: Call) -> Gradients:
 def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | None:
     """The result of a method that takes or makes gradients; None if nothing is known of it."""
     if name in ("gradient", "compute_gradients"):
-        return _of_tape(machine, given)
+        return of_source(machine, given)
     first = given.get(0)
     if name in ("assign", "assign_add", "assign_sub") and first is not None:
         return assigned(machine, owner, name, given)

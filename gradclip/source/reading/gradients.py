@@ -17,6 +17,7 @@ from gradclip.source.reading.values import (
     Constant,
     Elements,
     Function,
+    Gradients,
     Instance,
     Made,
     Table,
@@ -218,6 +219,8 @@ def clip(
     given: Call,
     native: Native | None = None,
     written: ast.expr | None = None,
+    *,
+    is_by_rule: bool = False,
 ) -> Value:
     """``clip_grad_norm_(parameters, limit)``."""
     is_exact = native is not None and native.is_exact
@@ -244,9 +247,21 @@ def clip(
             only_measures=isinstance(limit, Constant) and limit.value == math.inf,
             wants_norm=given.node is not machine.bare,
             is_local=measures.LOCAL in marks(given.args[2:]),
+            lost="" if is_by_rule else _lost(machine, tensors, params),
         )
     )
     return Thing(machine.fresh(given.node, "norm", len(machine.events)), frozenset({"norm", "varies"}))
+
+
+def _lost(machine: Machine, tensors: Value | None, params: Params) -> str:
+    """Why a clip of these tensors changes nothing."""
+    is_listed = isinstance(tensors, Thing) and tensors.token[:1] == ("list",) and tensors.token[-1:] == ("grad",)
+    if is_listed or isinstance(tensors, Gradients) or (isinstance(tensors, Elements) and "gradient" in tensors.marks):
+        return "It clips the gradients of the parameters that it gets: given gradients, it clips nothing."
+    if isinstance(tensors, Elements) and "state" in tensors.marks:
+        return "It gets the tensors of a state_dict, which have no gradients: it clips nothing."
+    is_own = params.known and params.known <= machine.differentiated and "backward" not in machine.file.called
+    return "torch.autograd.grad returns the gradients and leaves `.grad` as it is: it clips nothing." if is_own else ""
 
 
 def dropped(machine: Machine, given: Call) -> None:

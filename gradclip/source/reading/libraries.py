@@ -115,6 +115,9 @@ def function(machine: Machine, name: str, given: Call) -> Value:
     if last in ("all_reduce", "all_reduce_coalesced") and first is not None:
         gradients.reduce(machine, first, given)
         return Constant(("None",))
+    if name == "torch.autograd.grad" and isinstance(of := given.get(1, "inputs"), Elements):
+        machine.differentiated |= of.params.known
+        return functional.of_source(machine, given) or of
     if last == "backward" and "autograd" in name:
         return gradients.backward(machine, first, given)
     if last in ("_foreach_mul_", "_foreach_div_") and isinstance(first, Elements):
@@ -132,7 +135,7 @@ def function(machine: Machine, name: str, given: Call) -> Value:
     if made is not None:
         return made
     if _WRAPPERS.search(name) and first is not None and not isinstance(first, Constant):
-        return first
+        return _wrapped(machine, last, first, given)
     is_own = name in BY_RULE or dialect_of(name)
     if is_own or last[:1].isupper() or gradients.is_optimizer_class(name) or name.startswith("optax."):
         return _made(machine, name, given)
@@ -142,6 +145,15 @@ def function(machine: Machine, name: str, given: Call) -> Value:
     if _RANK.search(name):
         found.marks |= {"process"}
     return found
+
+
+def _wrapped(machine: Machine, last: str, first: Value, given: Call) -> Value:
+    """``FSDP(model)``, ``shard_map(step, mesh, in_specs)``."""
+    if last == "shard_map" and isinstance(first, Function):
+        return replace(first, specs=given.get(2, "in_specs"))
+    if last in ("FullyShardedDataParallel", "FSDP") and "NO_SHARD" not in machine.shown(given.node):
+        machine.sharded.update(gradients.of_module(first).known)
+    return first
 
 
 def _apex(name: str, loss: Value) -> Context:
@@ -211,6 +223,13 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
             params=params,
             is_exempt="need_clip" in machine.scope.file.text and slots.is_exempt(owner),
         )
+    if name == "values" and "state" in owner.marks:
+        return owner
+    if name == "state_dict":
+        return Elements((*owner.token, name), frozenset({"state"}), params=gradients.of_module(owner))
+    if name in ("sub_", "add_") and isinstance(owner, Elements) and isinstance(first, Gradients):  # p.sub_(rate * g)
+        taken.stepped(machine, Library(("by hand",), name="by hand"), first, given)
+        return owner
     if name in ("backward", "manual_backward"):
         return gradients.backward(machine, first if first is not None and not _is_loss(owner) else owner, given)
     if name == "step":

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradclip.rounds import Condition, Event
-from gradclip.source.reading import calls, expressions, forward, gradients, statements, tests
+from gradclip.source.reading import calls, expressions, forward, gradients, measures, statements, tests
 from gradclip.source.reading.program import File, last
 from gradclip.source.reading.values import (
     Call,
@@ -102,6 +102,8 @@ class Machine:
         self.sums: dict[Token, Gradients] = {}  #: what the program has added to its own variables, by their identity
         self.parts: dict[Token, dict[str, Value]] = {}  #: by owner: the modules that have been put into it
         self.frozen: dict[object, bool | None] = {}  #: the parameters that are frozen, or free again; None: some of them
+        self.differentiated: set[object] = set()  #: the parameters whose gradients torch.autograd.grad has returned
+        self.sharded: set[object] = set()  #: modules of which each process holds a part
         self.objects: dict[object, Instance] = {}  #: of the project's classes
         self.branches: list[int] = []  #: for each branch without events around this code, the loops around the branch
         self.lost: dict[Token, tuple[int, Event]] = {}  #: clips whose result has a name that nothing has read, and their places
@@ -224,6 +226,7 @@ class Machine:
         scope = Scope(file, function.scope, hash((id(node), self.scope.key, id(body))))
         scope.owner, scope.cls = owner or function.scope.owner, function.scope.cls
         self._arguments(body.args, [owner, *args] if owner is not None else list(args), given, scope)
+        measures.of_shards(function, scope)
         self.entered.add(id(body))
         result = self.within(scope, body, node)
         del self.contexts[mark:]

@@ -11,19 +11,43 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Clip, Measure
-from gradclip.source.reading.coefficients import Norm
+from gradclip.source.reading.coefficients import LOCAL, Norm
 from gradclip.source.reading.degrees import KEEPS, LIKE, MEASURED, WEIGHTS, degree, said
 from gradclip.source.reading.program import last
-from gradclip.source.reading.values import Call, Constant, Elements, Table, Thing, Value, number_of
+from gradclip.source.reading.values import (
+    Call,
+    Constant,
+    Elements,
+    Function,
+    Made,
+    Scope,
+    Table,
+    Thing,
+    Tuple,
+    Value,
+    number_of,
+)
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["LOCAL", "bounded", "compared", "logged", "measure", "of_weights", "passed", "reduced", "rooted"]
+__all__ = [
+    "LOCAL",
+    "REDUCED",
+    "bounded",
+    "compared",
+    "logged",
+    "measure",
+    "of_shards",
+    "of_weights",
+    "passed",
+    "reduced",
+    "rooted",
+]
 
-LOCAL = "local"  #: the mark of this process's shards, and of values computed from them
 #: functions that compute in one process
 _ALONE = KEEPS | LIKE.keys() | {"debug", "full_like", "info", "isfinite", "isnan", "log", "pow", "print", "where"}
+REDUCED = "reduced"  #: the mark of what was summed over processes
 _LOGGED = re.compile(r"^(?!.*(after|post|clipped)).*(grad\w*[^\w]?norm|gnorm)", re.IGNORECASE)
 
 
@@ -43,12 +67,24 @@ def of_weights(of: Elements, name: str, given: Call) -> Value | None:
     return Thing((*of.token, name), said(frozenset({WEIGHTS}), None if power is None else Fraction(power)))
 
 
+def of_shards(function: Function, scope: Scope) -> None:
+    """The arguments of which a function gets one process's shards: ``shard_map(step, in_specs=(P("model"), P()))``."""
+    taken = function.node.args
+    names = [x.arg for x in (*taken.posonlyargs, *taken.args)] if function.specs is not None else []
+    of = function.specs
+    specs = of.items if isinstance(of, Tuple) else [of] * len(names)
+    for name, spec in zip(names, specs, strict=False):
+        axes = spec.args if isinstance(spec, Made) and spec.name.endswith("PartitionSpec") else ()
+        if name in scope.names and any(not isinstance(x, Constant) or x.value is not None for x in axes):
+            scope.names[name] = replace(scope.names[name], marks=scope.names[name].marks | {LOCAL})
+
+
 def reduced(machine: Machine, given: Call) -> None:
     """``dist.all_reduce(norm)``: from here on it is the norm of all processes."""
     for node in (*given.node.args, *(x.value for x in given.node.keywords)):
         one = machine.value(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
         if one is not None and LOCAL in one.marks and not isinstance(one, Elements):
-            machine.bind(node, Thing((*one.token, "reduced"), one.marks - {LOCAL}))
+            machine.bind(node, Thing((*one.token, "reduced"), one.marks - {LOCAL} | {REDUCED}))
 
 
 def passed(machine: Machine, given: Call) -> bool:

@@ -49,7 +49,7 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
         return None
     limit, written = taken(name, given)
     if native.kind is Kind.IN_PLACE:
-        return gradients.clip(machine, of, limit, given, native, written)
+        return gradients.clip(machine, of, limit, given, native, written, is_by_rule=True)
     if native.kind is Kind.RETURNED and isinstance(of, Gradients):
         said = limits.about(machine, limit, written, zero_is_off=not native.dialect or native.at_zero != "zeros")
         return changed(machine, of, clip_by(native, of, **machine.about(given.node), **said))

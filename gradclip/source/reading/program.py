@@ -141,9 +141,9 @@ class File:
         return len(_ZEROES.findall(self.text))
 
     @cached_property
-    def unscales(self) -> bool:
-        """Whether anything in the source may unscale gradients."""
-        return "unscale" in self.text
+    def unscales(self) -> int:
+        """In how many places the source may unscale gradients."""
+        return self.text.count("unscale")
 
     @cached_property
     def is_of_keras_3(self) -> bool:

@@ -178,6 +178,7 @@ class Function(Value):
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda = None  # type: ignore[assignment]
     scope: Scope = None  # type: ignore[assignment]
     given: tuple[tuple[Value, ...], Mapping[str, Value]] = ((), {})  #: by functools.partial
+    specs: Value | None = None  #: by shard_map: how its arguments are sharded
 
 
 @dataclass(eq=False, slots=True)

@@ -50,7 +50,9 @@ def read(file: File) -> Reading:
                 parts.setdefault(begin.cls, []).extend(machine.events)
             unread |= machine.unread
             used |= machine.read
-            own = rounds(machine.events, zeroes=_zeroes(machine), unscales=file.unscales)
+            own = rounds(
+                machine.events, zeroes=_more(file.zeroes, machine, Zero), unscales=_more(file.unscales, machine, Unscale)
+            )
             sides += own
             values = [one for events in machine.taken for one in rounds(events)]
             sides += values
@@ -71,9 +73,10 @@ def read(file: File) -> Reading:
     return Reading(tuple(seen.values()), frozenset(clips), frozenset(followed))
 
 
-def _zeroes(machine: Machine) -> bool:
-    """Whether the source may remove gradients in places that a way does not show."""
-    return machine.file.zeroes > len({x.where for x in machine.events if isinstance(x, Zero)})
+def _more(count: int, machine: Machine, kind: type[Zero | Unscale]) -> bool:
+    """Whether the source may have more such events than the written ones that a way shows."""
+    words = ("zero", "clear", "grad =") if kind is Zero else ("unscale",)
+    return count > len({x.where for x in machine.events if isinstance(x, kind) and any(y in x.text for y in words)})
 
 
 def _is_told(one: Found) -> bool:
@@ -109,7 +112,7 @@ def _unordered(events: list[Event], file: File) -> list[Round]:
     known = {x.key: x.holds for one in ordered if isinstance(one, Backward) and one.scaler for x in one.tests}
     apart = (x for x in ordered if isinstance(x, Clip) and any(known.get(y.key, y.holds) is not y.holds for y in x.tests))
     is_told = bool(file.scales)  # Lightning unscales between its hooks
-    return rounds(ordered, unscales=file.unscales, is_ordered=False) if not (is_told or any(apart)) else []
+    return rounds(ordered, unscales=file.unscales > 0, is_ordered=False) if not (is_told or any(apart)) else []
 
 
 def _dropped(machine: Machine) -> Iterator[tuple[Event, ...]]:

@@ -132,9 +132,4 @@ def _in_place(found: ApiCall, tensors: cst.BaseExpression) -> Finding | None:
     is_lost = not found.is_by_rule or isinstance(found.context.source.parents[found.call], cst.Expr)
     if receiver(element, *_COPIES) is not None and is_lost:
         return Finding("GM113", f"{found.context.source.shown(tensors)} is a copy, which is clipped in place and dropped.")
-    if found.is_by_rule or found.framework not in ("torch", "paddle"):
-        return None  # it takes gradients
-    if "param" not in last_name(tensors) and found.context.gradients.is_gradient(tensors):
-        reason = "It clips the gradients of the parameters that it gets: given gradients, it clips nothing."
-        return Finding("GM113", reason, "Pass the parameters.")
     return None
