@@ -55,6 +55,7 @@ _OPTIMIZERS = re.compile(
     r"(^|\.)(optim|optimizer|optimizers|optax)\.(\w+\.)*\w+$|(Adam\w*|SGD|RMSprop|Adagrad|LBFGS|Lion|Lamb|Adafactor)$"
 )
 _NO_OPTIMIZER = re.compile(r"sched|\.lr\.|swa_utils|\.clip|clipped$", re.IGNORECASE)
+_ZERO = "Under ZeRO DeepSpeed's engine holds the gradients, and clips by `gradient_clipping` of its configuration."
 _NO_MODULE = re.compile(r"Attr$|\.initializers?\.")
 
 
@@ -149,6 +150,8 @@ def backward(machine: Machine, loss: Value | None, given: Call) -> Value:
     event, local = machine.about(given.node), [x for x in machine.contexts if x.kind == "local"]
     event["tests"] = event["tests"].union(*(x.said for x in local))
     machine.emit(Backward(**event, params=params, scaler=scaler, is_local=bool(local), is_again=bool(machine.again)))
+    for one in machine.hooks:  # they may step at once
+        machine.apply(one, Call(given.node, (Elements(machine.fresh(given.node, "parameter"), is_one=True),), {}))
     return Constant(("None",))
 
 
@@ -247,6 +250,7 @@ def clip(
             only_measures=isinstance(limit, Constant) and limit.value == math.inf,
             wants_norm=given.node is not machine.bare,
             is_local=measures.LOCAL in marks(given.args[2:]),
+            unread=_ZERO if params.known and params.known <= machine.engines else "",
             lost="" if is_by_rule else _lost(machine, tensors, params),
         )
     )

@@ -112,6 +112,8 @@ def function(machine: Machine, name: str, given: Call) -> Value:
         return _apex(name, first)
     if last == "initialize" and "amp" in name:
         return _same(given)
+    if name == "deepspeed.initialize":
+        return _engine(machine, given)
     if last in ("all_reduce", "all_reduce_coalesced") and first is not None:
         gradients.reduce(machine, first, given)
         return Constant(("None",))
@@ -145,6 +147,17 @@ def function(machine: Machine, name: str, given: Call) -> Value:
     if _RANK.search(name):
         found.marks |= {"process"}
     return found
+
+
+def _engine(machine: Machine, given: Call) -> Value:
+    """``engine, optimizer, loader, scheduler = deepspeed.initialize(model=model, config=config)``."""
+    model, config = given.get(1, "model"), given.get(5, "config", "config_params")
+    model = model if model is not None else machine.thing(given.node, "engine")
+    zero = config.items.get("zero_optimization") if isinstance(config, Table) else None
+    stage = zero.items.get("stage") if isinstance(zero, Table) else None
+    if isinstance(stage, Constant) and isinstance(stage.value, int) and stage.value > 0:
+        machine.engines |= gradients.of_module(model).known
+    return Tuple((), items=(model, *(machine.thing(given.node, x, x) for x in ("optimizer", "loader", "scheduler"))))
 
 
 def _wrapped(machine: Machine, last: str, first: Value, given: Call) -> Value:
@@ -245,6 +258,8 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         return Thing((*first.token, "scaled"), first.marks | {f"{SCALED}{text.strip('`')}"})
     if name in _CLIP_METHODS:
         return _clip_method(machine, owner, name, given)
+    if name == "register_post_accumulate_grad_hook" and isinstance(first, (Function, Bound)) and first not in machine.hooks:
+        machine.hooks.append(first)
     if name == "register_hook" and isinstance(first, Function):
         elements.hook(machine, first, given)
     if name == "add_argument":

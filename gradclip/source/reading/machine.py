@@ -103,6 +103,8 @@ class Machine:
         self.parts: dict[Token, dict[str, Value]] = {}  #: by owner: the modules that have been put into it
         self.frozen: dict[object, bool | None] = {}  #: the parameters that are frozen, or free again; None: some of them
         self.differentiated: set[object] = set()  #: the parameters whose gradients torch.autograd.grad has returned
+        self.engines: set[object] = set()  #: the modules whose gradients DeepSpeed's ZeRO holds
+        self.hooks: list[Value] = []  #: what runs after each gradient is made
         self.sharded: set[object] = set()  #: modules of which each process holds a part
         self.objects: dict[object, Instance] = {}  #: of the project's classes
         self.branches: list[int] = []  #: for each branch without events around this code, the loops around the branch

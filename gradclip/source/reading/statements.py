@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gradclip.rounds import Step
 from gradclip.source.reading import (
     coefficients,
     degrees,
@@ -15,6 +14,7 @@ from gradclip.source.reading import (
     expressions,
     functional,
     gradients,
+    loops,
     measures,
     modules,
     scales,
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
 __all__ = ["bind", "run"]
-
-_FEW = 4  #: elements of a list that a loop takes one by one
 
 
 def run(machine: Machine, node: ast.stmt) -> str:
@@ -232,64 +230,6 @@ def _both(machine: Machine, node: ast.If, test: Formula) -> str:
     return ""
 
 
-def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
-    listed = machine.value(node.iter)
-    key = (id(node), machine.scope.key)
-    one_by_one: list[Value] | None = None
-    if isinstance(listed, Elements) and not listed.is_one:
-        one_by_one = [replace(listed, token=(*listed.token, "one"), is_one=True, loop=key)]
-    elif isinstance(listed, Gradients):
-        one_by_one = [replace(listed, is_one=True)]
-    elif isinstance(listed, Tuple) and len(listed.items) <= _FEW:
-        one_by_one = list(listed.items)
-
-    def begin(number: int) -> None:
-        if one_by_one is None:
-            made = machine.thing(node, ast.unparse(node.target), (key, tuple(machine.passes)), frozenset({"varies"}))
-        machine.bind(node.target, made if one_by_one is None else one_by_one[number])
-
-    count = len(one_by_one) if one_by_one is not None else _passes(machine, node)
-    return _repeated(machine, node, count, len(machine.events), begin) or machine.block(node.orelse)
-
-
-def _while(machine: Machine, node: ast.While) -> str:
-    start = len(machine.events)
-    machine.value(node.test)
-    return _repeated(machine, node, _passes(machine, node), start)
-
-
-def _passes(machine: Machine, node: ast.stmt) -> int:
-    return 2 if machine.scope.file.matters(node) else 1
-
-
-def _repeated(
-    machine: Machine,
-    node: ast.For | ast.AsyncFor | ast.While,
-    count: int,
-    start: int,
-    begin: Callable[[int], None] = lambda number: None,
-) -> str:
-    """Run the body of a loop so many times; return how a pass leaves the code around the loop, if it does.
-
-    ``start`` is the number of events before the loop. Where a loop within this one has stepped in each of its passes, one pass
-    of this one shows all.
-    """
-    for number in range(count):
-        machine.passes.append(number)
-        begin(number)
-        machine.loops.append((id(node), machine.scope.key))
-        left = machine.block(node.body)
-        machine.loops.pop()
-        machine.passes.pop()
-        if left in ("return", "raise"):
-            return left
-        depth = len(machine.loops) + 1
-        has_stepped = number == 0 and any(isinstance(x, Step) and len(x.loops) > depth for x in machine.events[start:])
-        if left == "break" or has_stepped:
-            break
-    return ""
-
-
 def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
     mark = len(machine.contexts)
     for item in node.items:
@@ -355,8 +295,8 @@ _BY_TYPE: dict[type[ast.stmt], Callable[[Machine, Any], str | None]] = {
     ast.AnnAssign: _ann_assign,
     ast.AugAssign: _aug_assign,
     ast.If: _if,
-    ast.For: _for,
-    ast.While: _while,
+    ast.For: loops.each,
+    ast.While: loops.repeat,
     ast.With: _with,
     ast.Try: _try,
     ast.Match: _match,
@@ -366,6 +306,6 @@ _BY_TYPE: dict[type[ast.stmt], Callable[[Machine, Any], str | None]] = {
     ast.Raise: _raise,
     ast.Assert: _assert,
     ast.AsyncFunctionDef: _function_def,
-    ast.AsyncFor: _for,
+    ast.AsyncFor: loops.each,
     ast.AsyncWith: _with,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -29,6 +30,7 @@ _CHAINS = frozenset({"chain", "named_chain"})
 _AROUND = frozenset({"apply_if_finite", "flatten", "with_extra_args_support", "maybe_transform", "conditionally_transform"})
 #: transformations that call a function, and what it gets before the state and the parameters
 _OWN = frozenset({"stateless", "stateless_with_tree_map", "GradientTransformation", "GradientTransformationExtraArgs"})
+_NO_PARAMS = "It needs the parameters, and `update` gets none: it raises an error. Write: update(grads, state, params)."
 _OF_OTHERS = _CHAINS | {"multi_transform", "partition", "MultiSteps"}
 
 
@@ -99,6 +101,9 @@ def updated(machine: Machine, owner: Value, of: Gradients, given: Call) -> Value
             continue
         if native is not None and isinstance(link, Made):
             event = _clip(machine, native, link, result, given)
+            if native.last == "adaptive_grad_clip" and _lacks_params(given):
+                machine.taken.append((replace(event, unread=_NO_PARAMS),))
+                return Tuple((), items=(after(result, event), Thing((*of.token, "state"))))
             result = after(result, event)
             if event.is_late:
                 machine.taken.append(result.history)
@@ -115,6 +120,12 @@ def updated(machine: Machine, owner: Value, of: Gradients, given: Call) -> Value
         elif (isinstance(link, Made) and _OPTIMIZER.match(link.name)) or not isinstance(link, Made):
             result = stepped(machine, link, result, given)
     return Tuple((), items=(result, Thing((*of.token, "state"))))
+
+
+def _lacks_params(given: Call) -> bool:
+    """Whether ``update`` gets gradients and a state only."""
+    is_update = isinstance(given.node.func, ast.Attribute) and given.node.func.attr == "update"
+    return is_update and not given.is_starred and len(given.args) + len(given.given) == 2 and "params" not in given.given
 
 
 def _is_zero(links: Iterable[Value]) -> bool:

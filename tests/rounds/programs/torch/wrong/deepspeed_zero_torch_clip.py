@@ -1,0 +1,10 @@
+import deepspeed
+import torch
+
+config = {"train_batch_size": 64, "zero_optimization": {"stage": 2}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}
+engine, optimizer, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
+for batch in loader:
+    loss = engine(batch)
+    engine.backward(loss)
+    torch.nn.utils.clip_grad_norm_(engine.parameters(), 1.0)
+    engine.step()
