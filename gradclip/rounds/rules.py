@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
-from gradclip.rounds.events import Backward, Clip, Event, Hook, Measure, Reduce, Write, Zero
+from gradclip.rounds.events import Backward, Clip, Event, Reduce, Write, Zero
 from gradclip.rounds.mistake import Found
 from gradclip.rounds.order import added, after_step, before_backward, late, lost, never_zeroed, scaled, zeroed
 from gradclip.rounds.params import NO_PARAMS, Params, listed
 from gradclip.rounds.round import Round
+from gradclip.rounds.written import hooked, measured, misscaled, one_sided, rooted
 
 __all__ = ["RULES", "found"]
 
@@ -18,15 +19,6 @@ _NORM = re.compile(r"(^|[_-])norms?($|[_-])|(?-i:[a-z]Norm($|[A-Z]))", re.IGNORE
 _VALUE = re.compile(r"(^|_)(clip|grad|gradient|by)_?value$", re.IGNORECASE)
 _GLOBAL = re.compile(r"global|(^|_)max_grad(ient)?_norm$", re.IGNORECASE)
 _EACH = re.compile(r"(^|[_-])(per|each|tensor|layer|param|block|unit|leaf|variable)s?($|[_-])", re.IGNORECASE)
-
-_FACTORS: Mapping[str, str] = {
-    "limit": "Gradients above the limit are multiplied with the limit, not with the limit divided by their norm.",
-    "grows": "The factor grows with the norm: the larger the gradients, the more it enlarges them.",
-    "square": "The limit is divided by the square of the norm: the root is missing.",
-    "root": "The limit is divided by the root of a norm: its squares are missing.",
-    "weights": "The limit is divided by the norm of the parameters, not of their gradients.",
-    "least": "The factor is at least 1: it enlarges small gradients, and leaves large ones as they are.",
-}
 
 
 def found(rounds: Iterable[Round]) -> Iterator[Found]:
@@ -258,48 +250,6 @@ def some_steps(one: Round) -> Iterator[Found]:
                 f"It clips only if {more[0].text}, and {one.step.text} runs in each pass: the others take unclipped gradients."
             )
             yield Found("GM128", clip, reason, about=(one.step,))
-
-
-def measured(one: Round) -> Iterator[Found]:
-    """A norm after the clip, where the norm before it is meant."""
-    for place, clip in one.clips:
-        for measure in one.after(place, Measure):
-            if isinstance(measure, Measure) and measure.use in ("limit", "log") and clip.kind == "norm" and one.is_taken(place):
-                why = "so the test never holds" if measure.use == "limit" else "and it is reported as the norm of the gradients"
-                yield Found(
-                    "GM131", measure, f"{clip.text} has clipped them: this norm is at most the limit, {why}.", about=(clip,)
-                )
-
-
-def rooted(one: Round) -> Iterator[Found]:
-    """The root of a sum, for the order inf: its exponent is 0."""
-    for x in one.events:
-        if isinstance(x, Measure) and x.use == "root":
-            yield Found("GM138", x, "")
-
-
-def misscaled(one: Round) -> Iterator[Found]:
-    """The gradients are multiplied with something else than a limit divided by their norm."""
-    for x in one.events:
-        if isinstance(x, Write) and x.factor and one.step is not None and one.concerns(x.params, one.step.params):
-            yield Found("GM140", x, _FACTORS[x.factor])
-
-
-def one_sided(one: Round) -> Iterator[Found]:
-    """The gradients are bounded on one side only."""
-    for _, clip in one.clips:
-        if clip.bound and one.step is not None:
-            other, is_min = ("above", True) if clip.bound == "min" else ("below", False)
-            is_filled = is_min and isinstance(clip.limit, (int, float)) and clip.limit > 0
-            more = f": each element under {clip.limit} becomes {clip.limit}" if is_filled else ""
-            yield Found("GM141", clip, f"It has a bound on one side, `{clip.bound}`{more}; {other} it nothing is clipped.")
-
-
-def hooked(one: Round) -> Iterator[Found]:
-    """A hook's clipped gradient is lost."""
-    for x in one.events:
-        if isinstance(x, Hook):
-            yield Found("GM137", x, "")
 
 
 RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
