@@ -142,6 +142,8 @@ def _is_same_clip(one: Clip, other: Clip) -> bool:
     """Whether two clips do the same to the same gradients, and nothing else is wanted of them."""
     wants = one.wants_norm or other.wants_norm or other.is_loop or other.only_measures
     same = one.params.covers(other.params) is True and other.params.covers(one.params) is True
+    if {one.bound, other.bound} == {"min", "max"}:
+        return False
     nested = one.returns and other.returns and (one.limit is None or other.limit is None)
     return same and one.kind == other.kind and not (wants or nested)
 

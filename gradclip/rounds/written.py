@@ -46,13 +46,15 @@ def misscaled(one: Round) -> Iterator[Found]:
 
 
 def one_sided(one: Round) -> Iterator[Found]:
-    """The gradients are bounded on one side only."""
+    """The gradients are bounded on one side only, and not by 0."""
+    bounds = {(clip.bound, clip.params) for _, clip in one.clips}
     for _, clip in one.clips:
-        if clip.bound and one.step is not None:
-            other, is_min = ("above", True) if clip.bound == "min" else ("below", False)
-            is_filled = is_min and isinstance(clip.limit, (int, float)) and clip.limit > 0
-            more = f": each element under {clip.limit} becomes {clip.limit}" if is_filled else ""
-            yield Found("GM141", clip, f"It has a bound on one side, `{clip.bound}`{more}; {other} it nothing is clipped.")
+        other, side = ("max", "above") if clip.bound == "min" else ("min", "below")
+        if not clip.bound or one.step is None or clip.limit == 0 or (other, clip.params) in bounds:
+            continue
+        is_filled = clip.bound == "min" and isinstance(clip.limit, (int, float)) and clip.limit > 0
+        more = f": each element under {clip.limit} becomes {clip.limit}" if is_filled else ""
+        yield Found("GM141", clip, f"It has a bound on one side, `{clip.bound}`{more}; {side} it nothing is clipped.")
 
 
 def hooked(one: Round) -> Iterator[Found]:

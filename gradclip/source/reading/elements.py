@@ -79,7 +79,7 @@ def _factor(machine: Machine, by: Value, *, divides: bool) -> str:
     power = -of if divides and of is not None else of
     if not any(x.startswith(degrees.MEASURED) for x in by.marks):
         is_limit = not divides and by.token and by.token in machine.above
-        return "limit" if is_limit else "weights" if degrees.WEIGHTS in by.marks and power == -1 else ""
+        return "limit" if is_limit else "weights" if machine.above and degrees.WEIGHTS in by.marks and power == -1 else ""
     return "" if power is None else "grows" if power > 0 else degrees.WRONG.get(power, "")
 
 

@@ -137,7 +137,12 @@ def _expanded(machine: Machine, of: Params) -> Params:
 
 def _fields(machine: Machine, token: object) -> list[Token]:
     made = machine.objects.get(token)
-    if made is None or made.is_open or not machine.is_a(made.of, ("Module",)):
+    if (
+        made is None
+        or made.is_open
+        or any(_is_recurrent(x) for x in made.fields.values())
+        or not machine.is_a(made.of, ("Module",))
+    ):
         return []
     modules = {name: x for name, x in made.fields.items() if isinstance(x, (Made, Instance))}
     plain = all(isinstance(x, Constant) for name, x in made.fields.items() if name not in modules)
@@ -145,6 +150,11 @@ def _fields(machine: Machine, token: object) -> list[Token]:
     is_known = plain and len(own) > 1 and all(x.token == (*made.token, name) for name, x in own.items())
     others = (x for name, x in modules.items() if name not in own)
     return [x.token for x in own.values()] if is_known and all(_is_plain(x) for x in others) else []
+
+
+def _is_recurrent(one: Value) -> bool:
+    """Whether a program may mean to clip this part only."""
+    return isinstance(one, Made) and re.search(r"(LSTM|GRU|RNN)(Cell)?$", one.name) is not None
 
 
 def _is_plain(one: Value) -> bool:

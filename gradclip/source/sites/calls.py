@@ -49,6 +49,8 @@ def mistakes(found: ApiCall) -> list[Decision]:
         return []
     findings = [finding for check in MISTAKES if (finding := check(found)) is not None]
     findings += [one for one in steps.findings(found) if one.code not in {other.code for other in findings}]
+    if only_measures(found):  # also beside the clip of a trainer
+        findings = [one for one in findings if one.code != "GM120"]
     if not findings:
         if only_measures(found):
             return [unchanged(found.call, "GM005", api=found.api)]
