@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["LOCAL", "Coefficient", "Norm", "chosen", "computed", "factors", "function", "measured", "operated", "summed"]
 
 LOCAL = "local"  #: the mark of this process's shards, and of values computed from them
+_SQUARED = "squared"  #: the mark of gradients whose elements are squared
 _SUMS = frozenset({"psum", "pmean", "all_reduce"})  #: over processes
 _NORMS = frozenset({"global_norm", "norm", "l2_norm", "sum", "reduce_sum", "vdot", "dot", "tree_reduce", "reduce"})
 #: functions whose result has all that has happened to the gradients which they get
@@ -47,6 +48,7 @@ class Norm(Value):
     is_one: bool = False  #: of one gradient
     floor: Value | None = None  #: it is this number, if that is larger
     by: Coefficient | None = None  #: it is divided by a limit
+    is_square: bool = False  #: it is the sum of squares
     event: Measure | None = None
     history: tuple[Event, ...] = ()  #: what had happened to them
 
@@ -65,14 +67,15 @@ class Coefficient(Value):
 def measured(machine: Machine, name: str, of: Gradients, given: Call) -> Value | None:
     """``optax.global_norm(grads)``, ``jnp.sum(g**2)``."""
     if name in _SAME:
-        return replace(of, row=())
+        return replace(of, row=(), marks=of.marks | {_SQUARED} if name == "square" else of.marks)
     if name not in _NORMS:
         return None
     token = machine.token("norm of", of.token, id(given.node))
     event = Measure(**machine.about(given.node), params=whose(of))
-    return Norm(
-        token, frozenset({"norm"}) | of.marks & {LOCAL}, frozenset({of.token}), of.is_one, event=event, history=of.history
-    )
+    is_square = name in ("sum", "reduce_sum") and _SQUARED in of.marks
+    said = frozenset({"norm"}) | of.marks & {LOCAL}
+    about = {"event": event, "history": of.history, "is_square": is_square}
+    return Norm(token, said, frozenset({of.token}), of.is_one, **about)  # type: ignore[arg-type]
 
 
 def summed(one: Value) -> Value:
@@ -88,6 +91,8 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
     if name in _CHOICES and len(args) == 3:
         return chosen(machine, args[1], args[2])
     one = next((x for x in args if isinstance(x, Coefficient)), None)
+    if one is not None and one.of is not None and name in ("sqrt", "rsqrt"):
+        return replace(one, of=replace(one.of, is_square=False))
     if one is not None:
         is_least = name in _MOST and any(number_of(x) == 1 for x in args)
         return replace(one, is_bounded=True) if name in _LEAST else replace(one, is_least=True) if is_least else one
@@ -96,6 +101,8 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
         return None
     if name in _SUMS:
         return replace(norm, marks=norm.marks - {LOCAL})
+    if name in ("sqrt", "rsqrt"):
+        return replace(norm, is_square=False)
     others = [x for x in args if x is not norm]
     return replace(norm, floor=others[0]) if name in _MOST and others else summed(norm) if name in ("stack", "sum") else norm
 
@@ -128,6 +135,8 @@ def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Va
     if isinstance(node.op, ast.Sub) and isinstance(right, Gradients) and isinstance(left, (Thing, Elements)):
         return _descended(machine, node, left, right)
     for one, other in ((left, right), (right, left)):
+        if isinstance(one, Gradients) and isinstance(node.op, ast.Pow):
+            return replace(one, row=(), by=None, marks=one.marks | ({_SQUARED} if number_of(other) == 2 else set()))
         if isinstance(one, Gradients) and not isinstance(other, Gradients):
             return _scaled(machine, node, one, other, divides=divides)
     if divides and isinstance(right, Norm) and not isinstance(left, Norm):
@@ -136,7 +145,12 @@ def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Va
     if divides and isinstance(left, Norm):
         by = Coefficient(right.token, left.marks, left, right, node.right, is_bounded=True)
         return replace(left, by=by, floor=None)
-    return next((x for x in (left, right) if isinstance(x, (Norm, Coefficient))), None)
+    known = next((x for x in (left, right) if isinstance(x, (Norm, Coefficient))), None)
+    if isinstance(node.op, ast.Pow) and isinstance(known, Norm):  # total ** 0.5
+        return replace(known, is_square=False)
+    if isinstance(node.op, ast.Pow) and isinstance(known, Coefficient) and known.of is not None:
+        return replace(known, of=replace(known.of, is_square=False))
+    return known
 
 
 def _scaled(machine: Machine, node: ast.BinOp, of: Gradients, by: Value, *, divides: bool) -> Gradients:
@@ -175,6 +189,8 @@ def _scaled(machine: Machine, node: ast.BinOp, of: Gradients, by: Value, *, divi
 
 def _factor(by: Value, *, divides: bool) -> str:
     """What gradients are multiplied with in the place of a limit divided by their norm."""
+    if isinstance(by, Coefficient) and not divides and by.of is not None and by.of.is_square:
+        return "square"
     if isinstance(by, Coefficient):
         return "grows" if divides else "least" if by.is_least else ""
     return "grows" if isinstance(by, Norm) and not divides and by.by is not None and by.floor is None else ""

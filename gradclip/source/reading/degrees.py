@@ -16,7 +16,22 @@ _OF_GRADIENTS = frozenset({"gradient", "norm"})
 #: functions of norms whose result has the degree of what they get
 KEEPS = frozenset(
     {
-        *("abs", "append", "as_tensor", "cat", "clamp", "clip", "cpu", "detach", "extend", "float", "item", "max", "maximum"),
+        *(
+            "abs",
+            "add_n",
+            "append",
+            "as_tensor",
+            "cat",
+            "clamp",
+            "clip",
+            "cpu",
+            "detach",
+            "extend",
+            "float",
+            "item",
+            "max",
+            "maximum",
+        ),
         *("min", "minimum", "norm", "stack", "sum", "tensor", "to", "vector_norm"),
     }
 )
@@ -58,6 +73,8 @@ def after_call(name: str, marks: frozenset[str], args: tuple[Value, ...]) -> fro
     known = [x for x in args if degree(x) != 0]
     if name in ("pow", "float_power") and len(args) > 1:
         return combined(ast.Pow(), args[-2], args[-1])
+    if name in ("max", "maximum") and any(number_of(x) == 1 for x in args) and any(degree(x) == -1 for x in args):
+        return marks | {"least"}  # max(1, limit / norm)
     if name in LIKE and len(known) == 1 and (of := degree(known[0])) is not None:
         return said(marks, of * LIKE[name])
     return marks if name in KEEPS else said(marks, None)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["computed", "hook", "named", "on_elements", "read", "scaled", "shards", "written"]
 
-_WRITES = frozenset({"mul_", "div_", "add_", "sub_", "copy_", "normal_", "masked_fill_", "nan_to_num_"})
+_WRITES = frozenset({"mul_", "div_", "add_", "sub_", "copy_", "set_value", "normal_", "masked_fill_", "nan_to_num_"})
 _CLAMPS = frozenset({"clamp_", "clip_"})
 _RETURNS = frozenset({"mul", "div", "clamp", "clip"})  #: the same, of a new tensor
 _NORMS = frozenset({"norm", "pow", "square", "max"})  #: a norm of a gradient, or its square
@@ -43,6 +43,8 @@ def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Va
         if any(x.startswith(degrees.MEASURED) for x in marks(given.args)):  # g.mul_(limit / norm)
             machine.emit(Clip(**event, params=owner.params, is_copy=True))
         return owner
+    if name in ("clamp", "clip") and given.node is not machine.bare:
+        return clamped(machine, owner, given, 0)
     if name in _RETURNS and given.node is machine.bare:  # p.grad.clamp(-1, 1)
         machine.emit(Clip(**event, params=owner.params, kind="value", is_dropped=True))
     elif name == "zero_":
@@ -52,7 +54,8 @@ def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Va
     elif name in ("mul_", "div_") and given.args:
         scaled(machine, owner, given.node, given.args[0], divides=name == "div_")
     elif name in _WRITES:
-        machine.emit(Write(**event, params=owner.params, is_local=measures.LOCAL in marks(given.args)))
+        factor = next((x.factor for x in given.args if isinstance(x, Scaled)), "")
+        machine.emit(Write(**event, params=owner.params, is_local=measures.LOCAL in marks(given.args), factor=factor))
     elif name in ("to_local", "full_tensor"):
         return shards(owner, is_local=name == "to_local")
     elif name in _SAME_NORM:
@@ -63,6 +66,13 @@ def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Va
     else:
         return None
     return owner
+
+
+def clamped(machine: Machine, owner: Elements, given: Call, place: int) -> Value:
+    """``p.grad.clamp(-1, 1)``, ``torch.clamp(p.grad, -1, 1)``: a new tensor; ``place`` is that of the lower bound."""
+    said = {**limits.between(machine, given, place), "params": owner.params, "kind": "value", "is_dropped": True}
+    token = machine.token("clamped", owner.token, id(given.node))
+    return Scaled(token, owner.marks, frozenset({owner.token}), Clip(**machine.about(given.node), **said))
 
 
 def scaled(machine: Machine, owner: Elements, node: ast.expr, by: Value, *, divides: bool) -> None:
@@ -77,6 +87,8 @@ def _factor(machine: Machine, by: Value, *, divides: bool) -> str:
     """What gradients are multiplied with in the place of a limit divided by their norm."""
     of = degrees.degree(by)
     power = -of if divides and of is not None else of
+    if "least" in by.marks and not divides:
+        return "least"
     if not any(x.startswith(degrees.MEASURED) for x in by.marks):
         is_limit = not divides and by.token and by.token in machine.above
         return "limit" if is_limit else "weights" if machine.above and degrees.WEIGHTS in by.marks and power == -1 else ""
@@ -103,9 +115,14 @@ def shards(owner: Elements, *, is_local: bool) -> Elements:
 def written(machine: Machine, owner: Value, made: Value, target: ast.Attribute) -> None:
     """``p.grad = made``."""
     params = owner.params if isinstance(owner, Elements) else UNKNOWN
-    kind = Zero if isinstance(made, Constant) and made.value is None else Write
-    event = kind(**machine.about(target), params=params)
-    machine.emit(replace(event, is_local=measures.LOCAL in made.marks) if isinstance(event, Write) else event)
+    about = machine.about(target)
+    if isinstance(made, Constant) and made.value is None:
+        machine.emit(Zero(**about, params=params))
+    elif isinstance(made, Scaled) and made.event is not None and made.event.bound:
+        machine.emit(replace(made.event, is_dropped=False))
+    else:
+        factor = made.factor if isinstance(made, Scaled) else ""
+        machine.emit(Write(**about, params=params, is_local=measures.LOCAL in made.marks, factor=factor))
 
 
 def hook(machine: Machine, function: Function, given: Call) -> None:
@@ -125,9 +142,10 @@ def hook(machine: Machine, function: Function, given: Call) -> None:
 
 @dataclass(eq=False, slots=True)
 class Scaled(Product):
-    """A parameter's gradient times a number that a norm is in."""
+    """A parameter's gradient times a number that a norm is in, or within bounds: a new tensor."""
 
     event: Clip | None = None
+    factor: str = ""
 
 
 def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Value | None:
@@ -142,5 +160,6 @@ def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Va
         if isinstance(node.op, ast.Mult) and any(x.startswith(degrees.MEASURED) for x in by.marks):
             event = Clip(**machine.about(node), params=one.params, is_dropped=True)
             token = machine.token("scaled", one.token, by.token, id(node))
-            return Scaled(token, degrees.said(one.marks | by.marks, None), frozenset({one.token, by.token}), event)
+            said, factor = degrees.said(one.marks | by.marks, None), _factor(machine, by, divides=False)
+            return Scaled(token, said, frozenset({one.token, by.token}), event, factor)
     return None

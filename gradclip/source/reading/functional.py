@@ -240,7 +240,11 @@ def _reduced(machine: Machine, grads: Gradients, given: Call) -> Gradients:
     machine.reduces = True
     made = after(grads, Reduce(**machine.about(given.node), params=whose(grads)))
     made.marks -= {coefficients.LOCAL}
-    if any(isinstance(x, Clip) for x in grads.history):  # in any program, whatever takes them
+    if grads.is_update and any(isinstance(x, Clip) for x in grads.history):  # of each replica's own step
+        machine.taken.append(
+            (*(x for x in made.history if not isinstance(x, Step)), *(x for x in made.history if isinstance(x, Step)))
+        )
+    elif any(isinstance(x, Clip) for x in grads.history):  # in any program, whatever takes them
         machine.taken.append(made.history)
     return made
 

@@ -117,6 +117,9 @@ def function(machine: Machine, name: str, given: Call) -> Value:
     if last in ("all_reduce", "all_reduce_coalesced") and first is not None:
         gradients.reduce(machine, first, given)
         return Constant(("None",))
+    is_new = last in ("clamp", "clip") and given.node is not machine.bare and "out" not in given.given
+    if is_new and isinstance(first, Elements) and first.is_one and "gradient" in first.marks:
+        return elements.clamped(machine, first, given, 1)
     if name == "torch.autograd.grad" and isinstance(of := given.get(1, "inputs"), Elements):
         machine.differentiated |= of.params.known
         return functional.of_source(machine, given) or of
