@@ -121,6 +121,7 @@ def rounds(
         may_hide=may_hide,
         names=names,
     )
+    zeros = [x for x in events if isinstance(x, Zero)]
     found, numbers = list[Round](), Counter[Hashable]()
     stepped = frozenset().union(*(x.params.known for x in steps))
     for place, step in ((i, x) for i, x in enumerate(events) if isinstance(x, Step)):
@@ -131,7 +132,7 @@ def rounds(
         taken = tuple(events[i] for i in mine)
         clips = [(k, i) for k, i in enumerate(mine) if is_run and isinstance(events[i], Clip)]
         untaken = {k: _untaken(events, i, stepped) for k, i in clips}
-        has_zero = any(isinstance(x, Zero) and x.params.meets(step.params) is not False for x in events)
+        has_zero = any(x.params.meets(step.params) is not False for x in zeros)
         stale = () if is_run else tuple(_stale(events, place, step))
         found.append(
             make(taken, step, previous, strange, stale, has_zero=has_zero, number=numbers[step.optimizer], untaken=untaken)

@@ -47,3 +47,20 @@ def of_shards(model, optimizer, loss):
         p.grad.mul_(torch.clamp(1.0 / norm, max=1.0))
     optimizer.step()
     optimizer.zero_grad()
+
+
+def without_a_root(model, optimizer, loss):
+    loss.backward()
+    total_norm = sum(p.grad.pow(2).sum() for p in model.parameters())
+    for p in model.parameters():
+        p.grad.mul_(5.0 / total_norm)
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def bounded_above(model, optimizer, loss):
+    loss.backward()
+    for p in model.parameters():
+        p.grad.clamp_(max=1.0)
+    optimizer.step()
+    optimizer.zero_grad()
