@@ -16,6 +16,7 @@ ELSEWHERE = {
     "backends.targets.paddle": "it shows Paddle's own clips to the conformance suite, which uses none of gradclip's backends",
     "backends.targets.keras": "it shows Keras's own clips in the same way",
     "backends.targets.torch_ranks": "it makes the shards of FSDP2 over tensor parallel; without the name there are none",
+    "backends.torch.trainers": "these are the marks of trainers on a parameter; one without them is a parameter without marks",
     "conformance.slots": "a Keras optimizer clips in a private method, and the suite passes the gradients to it",
     "source.places": "LibCST's public function computes the positions in a module; this one those in a statement",
     "core.mistakes": "a private attribute identifies a state_dict of torch; without it, a state_dict counts as any other dict",
