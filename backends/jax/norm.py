@@ -29,7 +29,6 @@ from gradclip.core.ranges import has_room, is_right, scale
 __all__ = ["each", "largest", "real", "summed", "total"]
 
 _FEW = (1 << 12) - 1  # elements up to which XLA sums one after the other
-_SMALL = 1 << 17  # elements up to which a sum costs a call
 _BITS = {"float32": "int32", "float64": "int64"}  # dtypes with whole numbers of the same size
 
 
@@ -83,13 +82,8 @@ def _checked(sets: list[list[Tensor]], few: int, careful: Callable[[list[Tensor]
 
 
 def _wide(tensors: list[Tensor]) -> Tensor:
-    """The norm in float64. XLA does some work in each call for every sum, also in a branch not taken: small ones are joined."""
-    small = [x for x in tensors if isinstance(x.size, int) and x.size <= _SMALL and not jnp.iscomplexobj(x)]
-    if len(small) < 2 or jax.device_count() > 1:  # several devices would have to exchange elements
-        return _root([_squares(x, "float64") for x in tensors], "float32")
-    joined = jnp.concatenate([jnp.reshape(x, -1).astype("float64") for x in small])
-    rest = [x for x in tensors if not any(x is y for y in small)]
-    return _root([_squares(x, "float64") for x in (joined, *rest)], "float32")
+    """The norm in float64."""
+    return _root([_squares(x, "float64") for x in tensors], "float32")
 
 
 def _rescaled(backend: Backend, tensors: list[Tensor]) -> Tensor:
