@@ -31,6 +31,7 @@ Norm = Callable[[Sequence[Tensor]], Tensor]
 _NARROW = tuple(map(tf.as_dtype, NARROW))
 _ROW = 512  # elements of a float32 sum: at most 3 ulp off, where 4096 elements are 7 ulp off
 _FEW = 1 << 14  # elements up to which a select costs less than a branch
+_COUNT, _ALL = 8, 1 << 17  # tensors, and elements in all, up to which a select of each costs less than a branch
 _SOME = 1 << 15  # elements in all up to which float64 copies cost less than a check
 _ALONE, _MIDDLE = 1 << 16, 1 << 18  # elements from which TensorFlow sums in threads; up to which waking them takes longer
 
@@ -229,9 +230,12 @@ def _norm(x: Tensor, axis: int) -> Tensor:
 def _clipped(tensors: list[Tensor], factor: Tensor) -> list[Tensor]:
     """Each times a 0-d factor, without reading it; if it is 1, the same to the bit, without a copy except of tiny tensors.
 
-    It joins tiny tensors, because one copy of all costs less than an operation for each.
+    It joins tiny tensors, because one copy of all costs less than an operation for each. Of few small tensors a select of each
+    costs less than both.
     """
     fits = factor >= 1
+    if len(tensors) <= _COUNT and sum([x.shape.num_elements() or _ALL for x in tensors]) < _ALL:
+        return [tf.raw_ops.Select(condition=fits, x=x, y=_times(x, factor)) for x in tensors]
     results = list(tensors)
     tiny, large = _by_size(tensors)
     for places in tiny:

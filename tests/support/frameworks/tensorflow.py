@@ -21,6 +21,7 @@ class TensorFlowFramework(Framework):
         ("gradclip.backends.tensorflow.compiled.TINY", LARGE // 32),
         ("gradclip.backends.tensorflow.xla.TINY", LARGE // 32),
         ("gradclip.backends.tensorflow.compiled._FEW", LARGE // 8),
+        ("gradclip.backends.tensorflow.compiled._COUNT", 2),
         ("gradclip.backends.tensorflow.compiled._SOME", LARGE // 4),
     )
     packages = ("tensorflow_cpu",)
