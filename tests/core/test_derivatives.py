@@ -85,7 +85,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("how", hows, ids=[how or "eager" for how in hows])
 
 
-@pytest.mark.drawn(16, torch=10, jax=12)
+@pytest.mark.drawn(16, torch=10, tensorflow=10, jax=12)
 @rules
 @pytest.mark.parametrize("size", [3.0, 0.01], ids=["clipped", "unclipped"])
 def test_finite_differences(backend: Framework, rule: gradclip.Rule, size: float, how: str) -> None:
@@ -96,7 +96,7 @@ def test_finite_differences(backend: Framework, rule: gradclip.Rule, size: float
         assert np.abs(mine - want).max() <= 1e-9
 
 
-@pytest.mark.drawn(24, torch=12, jax=16)
+@pytest.mark.drawn(24, torch=12, tensorflow=14, jax=16)
 @rules
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_no_nan_at_zero(backend: Framework, rule: gradclip.Rule, dtype: str, how: str) -> None:
