@@ -41,8 +41,7 @@ SCRIPT = textwrap.dedent("""
     RULES = {
         "global_clipnorm": (dialect.global_clipnorm(0.1), {"global_clipnorm": 0.1}),
         "clipnorm": (dialect.clipnorm(0.05), {"clipnorm": 0.05}),
-        "clipvalue": (dialect.clipvalue(0.01), {"clipvalue": 0.01}),
-    }
+    }  # by value there is nothing to sum: keras_only/replicas.py has a step
     found = {}
     for name, (rule, native) in RULES.items():
         ours = lambda: clipped(SGD(), rule)
@@ -76,12 +75,12 @@ def difference(name: str, one: str, two: str) -> float:
     return max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs)
 
 
-@pytest.mark.parametrize("name", ["global_clipnorm", "clipnorm", "clipvalue", "adaptive", "sparse", "eager"])
+@pytest.mark.parametrize("name", ["global_clipnorm", "clipnorm", "adaptive", "sparse", "eager"])
 def test_two_replicas_train_the_model_of_one_device(name: str) -> None:
     assert difference(name, "one", "two") < 1e-5
 
 
-@pytest.mark.parametrize("name", ["global_clipnorm", "clipnorm", "clipvalue"])
+@pytest.mark.parametrize("name", ["global_clipnorm", "clipnorm"])
 def test_it_is_the_model_that_keras_trains_on_one_device(name: str) -> None:
     assert difference(name, "native, one", "two") < 1e-5
 
@@ -92,6 +91,6 @@ def test_what_keras_trains_depends_on_the_number_of_replicas() -> None:
 
 
 def test_something_is_clipped() -> None:
-    for name in ("global_clipnorm", "clipnorm", "clipvalue"):
+    for name in ("global_clipnorm", "clipnorm"):
         pairs = zip(weights()[name]["two"], weights()["none"]["two"], strict=True)
         assert max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs) > 1e-2
