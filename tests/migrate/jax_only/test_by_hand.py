@@ -22,6 +22,7 @@ def make() -> Any:
     return {"w": jax.random.normal(key, (3, 4)) * 3, "b": (jax.random.normal(key, (5,)), jnp.ones(()))}
 
 
+@pytest.mark.drawn(60)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_clip_written_out_is_one_call_of_the_same_value(norm: str, scale: str) -> None:
@@ -48,6 +49,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.drawn(60)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("scale", OTHERS)
 def test_another_meaning_is_not_rewritten(norm: str, scale: str) -> None:

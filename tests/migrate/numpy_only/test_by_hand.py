@@ -16,6 +16,7 @@ def make() -> list[np.ndarray]:
     return [drawn.normal(size=(3, 4)) * 3, drawn.normal(size=5)]
 
 
+@pytest.mark.drawn(60)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_clip_written_out_is_one_call_of_the_same_value(norm: str, scale: str) -> None:
@@ -51,6 +52,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.drawn(60)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("scale", OTHERS)
 def test_another_meaning_is_not_rewritten(norm: str, scale: str) -> None:

@@ -19,6 +19,7 @@ def make() -> Any:
     return [tf.constant(drawn.normal(size=(3, 4)) * 3, tf.float32), tf.constant(drawn.normal(size=5), tf.float32)]
 
 
+@pytest.mark.drawn(60)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_clip_written_out_is_one_call_of_the_same_value(norm: str, scale: str) -> None:
@@ -57,6 +58,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.drawn(60)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("scale", OTHERS)
 def test_another_meaning_is_not_rewritten(norm: str, scale: str) -> None:

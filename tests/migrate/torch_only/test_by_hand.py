@@ -27,6 +27,7 @@ def clipped(code: str, limit: float) -> list[torch.Tensor]:
     return [one.grad for one in params if one.grad is not None]
 
 
+@pytest.mark.drawn(60)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_clip_written_out_is_one_call_of_the_same_value(norm: str, scale: str) -> None:
@@ -67,6 +68,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.drawn(60)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("scale", OTHERS)
 def test_another_meaning_is_not_rewritten(norm: str, scale: str) -> None:
