@@ -73,6 +73,11 @@ def told(path: Path, *options: str) -> Told:
     return _told(["doctor", str(path), "--steps", "6", "--json", *options])
 
 
+def in_a_copy(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run ``gradclip doctor WORDS`` in a copy of a process that has imported PyTorch."""
+    return copies.run("torch", "-m", "gradclip", "doctor", *words, cwd=folder)
+
+
 def on_two_processes(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run ``gradclip doctor WORDS`` in two processes that are forked after PyTorch's imports.
 

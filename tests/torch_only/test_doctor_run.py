@@ -56,17 +56,12 @@ def doctor(*arguments: str, cwd: Path, **variables: str) -> subprocess.Completed
     return run(sys.executable, "-P", "-m", "gradclip", "doctor", *arguments, cwd=cwd, **variables)
 
 
-def copied(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """The same in a copy of a process that has imported torch."""
-    return copies.run("torch", "-m", "gradclip", "doctor", *arguments, cwd=cwd)
-
-
 def test_the_numbers_are_the_same_to_the_bit(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(LOSSES)
     (tmp_path / "helper.py").write_text("SEED = 3\n")
     alone = copies.run("torch", "-c", f"import sys; sys.path[0:0] = ['.']\n{LOSSES}", "alone.txt", cwd=tmp_path)
     assert alone.returncode == 0, alone.stderr
-    done = copied("train.py", "--steps", "21", "--", "watched.txt", cwd=tmp_path)
+    done = watched.in_a_copy(tmp_path, "train.py", "--steps", "21", "--", "watched.txt")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "20 steps, 20 clips, 0 findings" in done.stdout
     numbers = (tmp_path / "alone.txt").read_text()
@@ -282,7 +277,7 @@ train(3)
 
 def test_children_run_to_their_end_and_leave_json_alone(tmp_path: Path) -> None:
     watched.written(tmp_path, "torch", CHILDREN)
-    done = copied("train.py", "--steps", "5", "--json", cwd=tmp_path)
+    done = watched.in_a_copy(tmp_path, "train.py", "--steps", "5", "--json")
     report = json.loads(done.stdout)
     assert (report["ended"], report["steps"], done.returncode) == ("ended", 3, 0)
     assert "the child has made its steps" in done.stderr
