@@ -46,9 +46,17 @@ def _makes_updates(call: cst.Call, context: Context) -> bool:
     """Whether a call makes an optimizer, or a chain with one."""
     name = context.resolver.name(call.func)
     if name not in _CHAINS:
-        return _OPTIMIZER.fullmatch(name) is not None
+        return _is_optimizer(call, context)
     links = (maker(argument.value, context) for argument in call.args)
-    return any(link is not None and _OPTIMIZER.fullmatch(context.resolver.name(link.func)) for link in links)
+    return any(link is not None and _is_optimizer(link, context) for link in links)
+
+
+def _is_optimizer(call: cst.Call, context: Context) -> bool:
+    """Whether a link makes updates: ``optax.scale(-rate)``, but not ``optax.scale(1 / loss_scale)``, which unscales."""
+    name = context.resolver.name(call.func)
+    if name.endswith(".scale"):
+        return bool(call.args) and context.source.code(call.args[0].value).startswith("-")
+    return _OPTIMIZER.fullmatch(name) is not None
 
 
 def _in_chain(node: cst.BaseExpression, found: ApiCall) -> str:
@@ -71,7 +79,7 @@ def _in_chain(node: cst.BaseExpression, found: ApiCall) -> str:
         if isinstance(value, cst.Tuple) and len(value.elements) == 2:
             value = value.elements[1].value
         made = maker(value, found.context)
-        if made is not None and _OPTIMIZER.fullmatch(resolver.name(made.func)):
+        if made is not None and _is_optimizer(made, found.context):
             return source.code(made.func)
     return ""
 
