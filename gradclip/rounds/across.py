@@ -60,7 +60,7 @@ def _parted(rounds: Iterable[Round]) -> tuple[list[_Taken], dict[object, tuple[S
         step = one.step
         if step is None:
             continue
-        made = frozenset(x.where for x in one.events if isinstance(x, Backward))
+        made = frozenset(x.where for x in one.events if isinstance(x, Backward) and x.where is not None)
         if clips := [clip for _, clip in one.clips]:
             clipped.append((step, clips[-1], made))
         elif step.clip:
