@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Mapping
 from functools import cache
 
-from gradclip.natives import BY_DIALECT, DIALECTS, NATIVES
+from gradclip.natives import BY_DIALECT, BY_NAME, DIALECTS, NATIVES
 from gradclip.natives.model import KNOWN_NORM, Applied, Native
 from gradclip.natives.targets import DROP_INS, drop_in
 
-__all__ = ["BY_RULE", "CODE", "alike", "by_rule", "dialect_of", "is_clipped", "parameters_of", "reproduced"]
+__all__ = ["BY_RULE", "CODE", "alike", "by_rule", "dialect_of", "is_clipped", "native_of", "parameters_of", "reproduced"]
 
 CODE = "GM002"  #: of a call that is gradclip's already
 _DIALECTS = "gradclip.dialects."
@@ -49,6 +49,11 @@ def reproduced(name: str, framework: str = "") -> Native | None:
     known = [(x, drop_in(x)) for x in NATIVES if x.dialect and not x.ours]
     alike = [x for x, made in known if made is not None and made.name == f"gradclip.{last}"]
     return min(alike, key=lambda x: (x.status != "current", x.framework != framework), default=None)
+
+
+def native_of(name: str) -> Native | None:
+    """The native of a qualified name, also of gradclip's function or class that reproduces it."""
+    return BY_NAME.get(name) or reproduced(name)
 
 
 @cache

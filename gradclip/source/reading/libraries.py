@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from gradclip.natives import BY_NAME, NATIVES, Kind, Native
-from gradclip.natives.own import BY_RULE, dialect_of, reproduced
+from gradclip.natives import NATIVES, Kind, Native
+from gradclip.natives.own import BY_RULE, dialect_of, native_of
 from gradclip.source.reading import (
     elements,
     forward,
@@ -85,7 +85,7 @@ _LIMITS = ("max_norm", "clip_value", "clip_norm", "max_grad_norm", "gradient_cli
 @cache
 def _native(name: str) -> Native | None:
     """The native of a qualified name, also of gradclip's function that reproduces it."""
-    known = BY_NAME.get(name) or reproduced(name)
+    known = native_of(name)
     if known is None and name.startswith(("apex.", "megatron.", "colossalai.", "deepspeed.")):  # their own of torch's
         return next((x for x in NATIVES if x.framework == "torch" and x.last == name.rpartition(".")[2]), None)
     return known

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gradclip.natives import BY_NAME, KEYWORDS, Kind
-from gradclip.natives.own import is_clipped
+from gradclip.natives import KEYWORDS, Kind
+from gradclip.natives.own import is_clipped, native_of
 from gradclip.rounds import NO_PARAMS, Backward, Clip, Params, Step
 from gradclip.source.reading.values import Call, Constant, Elements, Instance, Made, Tuple, Value
 
@@ -23,7 +23,7 @@ _ATTRIBUTES = ("weight_attr", "bias_attr")
 
 def is_object(made: Made) -> bool:
     """Whether it is an object that clips for an optimizer."""
-    own = BY_NAME.get(made.name)
+    own = native_of(made.name)
     return own is not None and own.kind is Kind.OBJECT
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradclip.core.rule import Scope
-from gradclip.natives import BY_NAME, KEYWORDS, Native
+from gradclip.natives import KEYWORDS, Native
+from gradclip.natives.own import native_of
 from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Event, Params, Reduce, Step
 from gradclip.source.reading import limits, slots
 from gradclip.source.reading.values import Call, Constant, Elements, Gradients, Library, Made, Table, Thing, Tuple, Value
@@ -119,7 +120,8 @@ def made_with(machine: Machine, made: Made, given: Call) -> None:
     """An optimizer that clips, or an object that clips for one: what its limit is called, whatever uses it."""
     about = {**machine.about(given.node), "params": UNKNOWN}
     step = Step(**{**about, "text": "The optimizer's step"}, optimizer=made.token)
-    objects = [BY_NAME[made.name]] if slots.is_object(made) else []
+    own = native_of(made.name)
+    objects = [own] if own is not None and slots.is_object(made) else []
     for native in (*objects, *(x for x in KEYWORDS.get(made.name, ()) if x.keyword in given.given)):
         limit = limits.of_native(machine, native, given)
         machine.taken.append((Clip(**about, **limit, returns=True, kind=_kind(native)), step))

@@ -115,8 +115,9 @@ def decided(
 
 
 def _has_steps(places: Sequence[_Found], context: Context) -> bool:
-    """Whether the rounds of a source are read: always by the linter; a migration is about the source's own clips."""
-    return context.options.lint or any(not isinstance(one, Decision) or one.code != "GM112" for one in places)
+    """Whether the rounds of a source are read: always by the linter; a migration is about the source's own gradients."""
+    is_clip = (not isinstance(one, Decision) or one.code != "GM112" for one in places)
+    return context.options.lint or ".grad" in context.source.text or any(is_clip)
 
 
 def _outermost(decisions: Sequence[Decision], source: Source) -> list[Decision]:
