@@ -79,8 +79,8 @@ def test_an_optimizer_without_a_chain_has_its_name() -> None:
 
 
 def test_an_optimizer_that_is_made_in_each_update_is_one(tmp_path: Path) -> None:
-    told = watched.told(watched.written(tmp_path, "jax", MADE_IN_EACH_UPDATE), "--steps", "4")
-    assert (told.status, told.report["ended"], told.report["steps"]) == (0, "stopped", 4)
+    told = watched.told(watched.written(tmp_path, "jax", MADE_IN_EACH_UPDATE), "--steps", "7")
+    assert (told.status, told.report["ended"], told.report["steps"]) == (0, "ended", 6)
 
 
 NESTED = """
