@@ -54,7 +54,7 @@ class _InThread(threading.local):
     """What a watch knows of one thread."""
 
     def __init__(self) -> None:
-        self.scale = 1.0  #: of the loss that an optimizer has just scaled
+        self.scale = self.scaled = 1.0  #: of the loss that an optimizer has just scaled; of the last backward pass
         self.taken: Ids = NO_IDS
         self.own: Request | None = None  #: the clip of the optimizer that steps now
         self.steps = 0
@@ -100,6 +100,7 @@ class Functional:
     def backward(self, pairs: Sequence[tuple[Any, int]]) -> None:
         """Record that a pass has made these gradients of these variables."""
         scale, self.here.scale = self.here.scale, 1.0
+        self.here.scaled = scale
         with self.recorder.quietly():
             self._step_by_hand()
             self._know(pairs)
@@ -158,7 +159,7 @@ class Functional:
     def _event(self, request: Request, where: Place, tensors: tuple[list[Any], list[Any]], seconds: float, result: Any) -> Clip:
         before, after = ([self.norm(x, request.order) for x in of_these] for of_these in tensors)
         return replace(
-            request.event(where, NO_IDS, before, after),
+            request.event(where, NO_IDS, before, after, self.here.scaled),
             returned=returned(result.norm if hasattr(result, "norm") else result),
             culprits=tuple(f"gradient {i}" for i, n in enumerate(before) if not math.isfinite(n)),
             has_equal_rows=any(map(self.has_equal_rows, tensors[0])),

@@ -17,6 +17,8 @@ from gradclip.doctor.seen import total
 
 __all__ = ["Made", "Request", "as_number", "returned", "skips"]
 
+_LARGE, _NEAR = 64, 16  #: a limit near a large loss scale may be a multiple of it: others are far smaller
+
 
 @dataclass(slots=True)
 class Request:
@@ -35,8 +37,8 @@ class Request:
     other: Callable[[list[Any]], Any] | None = field(default=None)  #: the same clip of copies, with the other implementation
     own: Callable[[list[Any]], Any] | None = field(default=None)
 
-    def event(self, where: Place, params: Ids, before: Sequence[float], after: Sequence[float]) -> Clip:
-        """The clip as an event, from the norms of the gradients before and after it."""
+    def event(self, where: Place, params: Ids, before: Sequence[float], after: Sequence[float], scale: float) -> Clip:
+        """The clip as an event, from the norms of the gradients before and after it, and the last scale of a loss."""
         limit = as_number(self.limit)
         norms = [max(x, default=0.0) if self.is_each else total(x, self.order) for x in (before, after)]
         return Clip(
@@ -46,6 +48,7 @@ class Request:
             limit=limit,
             kind="value" if self.is_value else "each" if self.is_each else "norm",
             only_measures=limit == math.inf,
+            is_scaled=limit is not None and _is_scaled(limit, scale),
             is_iterator=self.is_iterator,
             before=math.nan if self.is_partial else norms[0],
             after=math.nan if self.is_partial else norms[1],
@@ -79,3 +82,13 @@ def returned(result: Any) -> float:
     """The norm that a clip returned, or was given; NaN without one."""
     number = as_number(result.norm if hasattr(result, "norm") and hasattr(result, "grads") else result)
     return math.nan if number is None else number
+
+
+def _is_scaled(limit: float, scale: float) -> bool:
+    """Whether a limit is a number of few digits times a loss scale, which is a power of 2.
+
+    >>> _is_scaled(0.5 * 1024, 1024), _is_scaled(1.0, 1024), _is_scaled(1e4, 1024)
+    (True, False, False)
+    """
+    number = limit / scale
+    return _LARGE <= scale <= limit * _NEAR < math.inf and math.isclose(number, float(f"{number:.3g}"), rel_tol=1e-6)

@@ -102,7 +102,14 @@ def _apart(found: Sequence[Round]) -> frozenset[int]:
         for key, rounds in own.items()
         if clipped and key not in clipped
         if all(one.last_backward < 0 or id(one.events[one.last_backward]) not in passes for one in rounds)
+        and not _follows(rounds, [one for one in found if one.step.optimizer in clipped], found)
     )
+
+
+def _follows(rounds: Sequence[Round], clipped: Sequence[Round], found: Sequence[Round]) -> bool:
+    """Whether an optimizer is that of a later stage: it steps parameters of a clipped one, which steps no more."""
+    is_later = next(x for x in found if x is clipped[-1] or x is rounds[0]) is clipped[-1]
+    return is_later and not rounds[0].step.ids.isdisjoint(clipped[-1].step.ids)
 
 
 def _idle(found: Sequence[Round]) -> frozenset[int]:

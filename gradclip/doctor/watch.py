@@ -47,7 +47,7 @@ class _InThread(threading.local):
     def __init__(self, watch: Watch) -> None:
         self.lines = Lines(watch.recorder.guard, watch.after_a_line)
         self.is_unscaling = False
-        self.scale = 1.0
+        self.scale = self.scaled = 1.0  #: of the loss that a scaler has just scaled; of the last backward pass
         self.stepped = 0
         self.is_skipped = False  #: whether the clip of the step that is open leaves it out
         self.present = NO_IDS
@@ -144,6 +144,7 @@ class Watch(ByHand):
     def backward(self, call: Callable[[], Any], roots: Any = (), *, is_local: bool = False, scale: float = 1.0) -> Any:
         """Record a backward pass, from these tensors."""
         where = place(self.framework)
+        self.here.scaled = scale
         added: Ids = NO_IDS
         with self.recorder.quietly():
             self.lines.stop()
@@ -202,7 +203,7 @@ class Watch(ByHand):
             after = self.norms(grads if new is None else new, request.order, full=True)
             own_seconds, other_seconds = trial() if trial is not None and error is None else (seconds, math.nan)
             event = replace(
-                request.event(where, params, before, after),
+                request.event(where, params, before, after, self.here.scaled),
                 without=without,
                 culprits=self._culprits(request, params, before),
                 returned=returned(result if request.norm is None else request.norm),

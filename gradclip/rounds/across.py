@@ -65,7 +65,7 @@ def _parted(rounds: Iterable[Round]) -> tuple[list[_Taken], dict[object, tuple[S
             clipped.append((step, clips[-1], made))
         elif step.clip:
             clipped.append((step, Step(text=step.clip), made))
-        if clips or step.clip or any(isinstance(x, (Clip, Write)) for x in one.events):
+        if clips or step.clip or any(isinstance(x, Clip) or (isinstance(x, Write) and not x.is_mend) for x in one.events):
             treated.add((step.where, step.optimizer))
         elif made:
             bare.setdefault((step.where, step.optimizer), (step, made))

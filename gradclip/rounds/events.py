@@ -61,6 +61,8 @@ class Write(Event):
     is_local: bool = False  #: by a norm of the shards that this process holds
     factor: str = ""  #: what they are multiplied with in the place of limit / norm: "limit", "grows", "square", "root",
     #: "weights", "least"; "" for any other
+    is_mend: bool = False  #: zeros for NaN
+    noise: frozenset[str] = frozenset()  #: what the noise is multiplied by that it adds, as text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,8 @@ class Measure(Event):
     """A norm is taken."""
 
     use: str = ""  #: "limit" if a test compares it with the limit or more, "log" if it is reported as the gradient norm,
-    #: "root" if it is a root for the order inf
+    #: "history" if a later limit is computed from it, "root" if it is a root for the order inf,
+    #: "matrix" if it is a matrix norm that counts as the norm of the elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +107,7 @@ class Clip(Event):
     is_local: bool = False  #: the norm that it is given is one of the shards that this process holds
     bound: str = ""  #: "min" or "max" if it bounds on this side only
     is_failed: bool = False  #: it raised an exception
+    is_range: bool = False  #: its limit is the range of a ratio elsewhere, from 1 - x to 1 + x
     is_scaled: bool = False  #: its limit is one of scaled gradients: multiplied by the loss scale
 
 

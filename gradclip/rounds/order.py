@@ -9,7 +9,7 @@ from gradclip.rounds.mistake import Found
 from gradclip.rounds.params import Token, listed
 from gradclip.rounds.round import Round
 
-__all__ = ["added", "after_step", "before_backward", "late", "lost", "never_zeroed", "scaled", "zeroed"]
+__all__ = ["added", "after_step", "before_backward", "late", "lost", "mended", "never_zeroed", "scaled", "zeroed"]
 
 #: what to do where a library scales the loss and unscales its gradients itself
 _OWN = {
@@ -160,6 +160,20 @@ def late(one: Round) -> Iterator[Found]:
         before = one.previous.text if one.previous is not None else "The optimizer"
         reason = f"{before} has turned the gradients into updates, and {clip.text} clips these."
         yield Found("GM108", clip, reason, "Put the clip first.")
+
+
+def mended(one: Round) -> Iterator[Found]:
+    """Zeros take the place of NaN after the clip, whose norm a NaN has spoiled."""
+    for place, clip in one.clips:
+        later, earlier = ([x for x in found if isinstance(x, Write) and x.is_mend] for found in _writes(one, place))
+        if later and not earlier and clip.kind == "norm" and one.is_taken(place):
+            reason = f"A NaN in one gradient makes the norm and so all gradients NaN, and {later[0].text} then makes all zero."
+            yield Found("GM108", clip, reason, "Replace NaN before the clip.", (later[0],))
+
+
+def _writes(one: Round, place: int) -> tuple[list[Event], list[Event]]:
+    """What is written after a place, and before it."""
+    return one.after(place, Write), one.before(place, Write)
 
 
 def never_zeroed(one: Round) -> Iterator[Found]:

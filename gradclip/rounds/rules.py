@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from gradclip.rounds.events import Backward, Clip, Event, Reduce, Write, Zero
 from gradclip.rounds.mistake import Found
-from gradclip.rounds.order import added, after_step, before_backward, late, lost, never_zeroed, scaled, zeroed
+from gradclip.rounds.order import added, after_step, before_backward, late, lost, mended, never_zeroed, scaled, zeroed
 from gradclip.rounds.params import NO_PARAMS, Params, listed
 from gradclip.rounds.round import Round
-from gradclip.rounds.written import hooked, measured, misscaled, one_sided, rooted
+from gradclip.rounds.written import hooked, measured, misscaled, noised, one_sided, ordered
 
 __all__ = ["RULES", "found"]
 
@@ -88,8 +88,11 @@ def off(one: Round) -> Iterator[Found]:
 
 
 def named(one: Round) -> Iterator[Found]:
-    """A clip by value gets the setting of a clip by norm, or the reverse."""
+    """A clip by value gets the setting of a clip by norm, or the reverse; or the range of a ratio."""
     for _, clip in one.clips:
+        if clip.is_range and one.step is not None:
+            reason = f"Its limit `{clip.setting}` is elsewhere the range of a ratio, from 1 - {clip.setting} to 1 + it."
+            yield Found("GM104", clip, reason, "Clip by the setting that is meant for the gradients.")
         tested = " ".join(x.text.replace(clip.setting, "") for x in clip.tests)
         if one.step is None or _EACH.search(clip.setting) or "norm" in tested or "value" in tested:  # a choice of both
             continue
@@ -262,6 +265,7 @@ RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
     lost,
     scaled,
     late,
+    mended,
     ignored,
     unread,
     copied,
@@ -281,9 +285,10 @@ RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
     of_one_process,
     some_steps,
     measured,
-    rooted,
+    ordered,
     misscaled,
     one_sided,
+    noised,
     hooked,
     never_zeroed,
 )

@@ -25,8 +25,8 @@ _MISTAKES = (
     ),
     Mistake(
         "GM104",
-        "A clip by value gets a norm",
-        "It clips each element, but its limit is called a norm.",
+        "A limit of another thing",
+        "Its limit is called that of another thing: a norm in a clip of each element, or the range of a ratio.",
         "Clip by the norm, or rename the limit if you mean each element.",
         "warning",
     ),
@@ -252,9 +252,9 @@ _MISTAKES = (
     ),
     Mistake(
         "GM138",
-        "A root for the order inf",
-        "1 / inf is 0, and any number to the power of 0 is 1: this norm is always 1.",
-        "For the order inf take the largest of the norms: `max(p.grad.abs().max() for p in parameters)`.",
+        "A norm of another order",
+        "The norm by hand is of another order than it seems: it is always 1, or it is not the norm of all elements.",
+        "For the order inf take the largest of the norms; for the order 2 take the norm of the flat gradient.",
     ),
     Mistake(
         "GM139",
@@ -273,6 +273,13 @@ _MISTAKES = (
         "A bound on one side",
         "The gradients are bounded on one side only.",
         "Give both bounds: `clamp_(-limit, limit)`.",
+    ),
+    Mistake(
+        "GM142",
+        "Noise on a clipped mean",
+        "Noise in proportion to the limit is for private training, but the clip bounds the mean of a batch, not each example.",
+        "Clip the gradient of each example before the mean; if you mean no privacy, ignore this.",
+        "warning",
     ),
 )
 #: by code, in the order of the codes

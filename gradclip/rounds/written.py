@@ -8,7 +8,24 @@ from gradclip.rounds.events import Hook, Measure, Write
 from gradclip.rounds.mistake import Found
 from gradclip.rounds.round import Round
 
-__all__ = ["hooked", "measured", "misscaled", "one_sided", "rooted"]
+__all__ = ["hooked", "measured", "misscaled", "noised", "one_sided", "ordered"]
+
+_USES = {
+    "limit": "so the test never holds",
+    "log": "and it is reported as the norm of the gradients",
+    "history": "and later limits are computed from it: they can only fall",
+}
+
+_ORDERS = {
+    "root": (
+        "1 / inf is 0, and any number to the power of 0 is 1: this norm is always 1.",
+        "For the order inf take the largest of the norms: `max(p.grad.abs().max() for p in parameters)`.",
+    ),
+    "matrix": (
+        "For a matrix this order is a matrix norm, such as the largest singular value for 2, and not the norm of its elements.",
+        "Leave the order out, or flatten the gradient first.",
+    ),
+}
 
 _FACTORS: Mapping[str, str] = {
     "limit": "Gradients above the limit are multiplied with the limit, not with the limit divided by their norm.",
@@ -24,18 +41,27 @@ def measured(one: Round) -> Iterator[Found]:
     """A norm after the clip, where the norm before it is meant."""
     for place, clip in one.clips:
         for measure in one.after(place, Measure):
-            if isinstance(measure, Measure) and measure.use in ("limit", "log") and clip.kind == "norm" and one.is_taken(place):
-                why = "so the test never holds" if measure.use == "limit" else "and it is reported as the norm of the gradients"
+            if isinstance(measure, Measure) and measure.use in _USES and clip.kind == "norm" and one.is_taken(place):
+                why = _USES[measure.use]
                 yield Found(
                     "GM131", measure, f"{clip.text} has clipped them: this norm is at most the limit, {why}.", about=(clip,)
                 )
 
 
-def rooted(one: Round) -> Iterator[Found]:
-    """The root of a sum, for the order inf: its exponent is 0."""
+def ordered(one: Round) -> Iterator[Found]:
+    """The root of a sum, for the order inf: its exponent is 0. A matrix norm for the norm of all elements."""
     for x in one.events:
-        if isinstance(x, Measure) and x.use == "root":
-            yield Found("GM138", x, "")
+        if isinstance(x, Measure) and x.use in _ORDERS:
+            yield Found("GM138", x, *_ORDERS[x.use])
+
+
+def noised(one: Round) -> Iterator[Found]:
+    """Noise in proportion to the limit, as for private training, after a clip of all examples together."""
+    for place, clip in one.clips:
+        known = {str(clip.limit), clip.setting} - {"", "None"}
+        noise = [x for x in one.after(place, Write) if isinstance(x, Write) and not x.noise.isdisjoint(known)]
+        if noise and clip.kind == "norm" and one.step is not None and clip.loops == one.step.loops:
+            yield Found("GM142", clip, "", about=(noise[0],))
 
 
 def misscaled(one: Round) -> Iterator[Found]:

@@ -238,5 +238,20 @@ def right_zeroed_by_hand() -> None:
                 parameter.grad = None
 
 
+def later_stage() -> None:
+    """The optimizer of a second stage has no clip."""
+    model, optimizer, loss = regression()
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    other = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(3):
+        other.zero_grad()
+        loss().backward()
+        other.step()  # <- GD101
+
+
 if __name__ == "__main__":
     globals()[sys.argv[-1]]()

@@ -122,7 +122,7 @@ def scaled() -> None:
     for _ in range(6):
         with tf.GradientTape() as tape:
             loss = optimizer.scale_loss(tf.reduce_mean((model(x) - y) ** 2))
-        grads, _ = tf.clip_by_global_norm(tape.gradient(loss, model.trainable_variables), 256.0)  # <- GM107
+        grads, _ = tf.clip_by_global_norm(tape.gradient(loss, model.trainable_variables), 100.0)  # <- GM107
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
 
 

@@ -228,5 +228,17 @@ def right_two_optimizers() -> None:
         optimizer.step()
 
 
+def right_limit_times_scale() -> None:
+    """Right: the limit is multiplied by the scale that the gradients still have."""
+    model, optimizer, loss = regression()
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for _ in range(6):
+        optimizer.zero_grad()
+        scaler.scale(loss()).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5 * scaler.get_scale())
+        scaler.step(optimizer)
+        scaler.update()
+
+
 if __name__ == "__main__":
     globals()[sys.argv[-1]]()

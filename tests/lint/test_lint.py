@@ -78,6 +78,8 @@ WRONG = {
     "GM140": TORCH + "loss.backward()\ntotal = sum(p.grad.norm() ** 2 for p in model.parameters())\n"
     "for p in model.parameters():\n    p.grad.mul_(1.0 / total)\noptimizer.step()\n",
     "GM141": TORCH + "loss.backward()\nfor p in model.parameters():\n    p.grad.clamp_(max=1.0)\noptimizer.step()\n",
+    "GM142": TORCH + "loss.backward()\nclip_grad_norm_(model.parameters(), limit)\nfor p in model.parameters():\n"
+    "    p.grad.add_(sigma * limit * torch.randn_like(p.grad))\noptimizer.step()\n",
     "GM113": TORCH + "grads = [g * (max_norm / grad_norm) for g in grads]\n",
 }
 RIGHT = {

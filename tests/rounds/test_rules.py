@@ -151,6 +151,18 @@ CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
     "a module of later": ("GM118", [BACK, CLIP, replace(STEP, late=B)], [BACK, CLIP, STEP]),
     "variables in another order": ("GM139", [BACK, CLIP, replace(STEP, is_reordered=True)], [BACK, CLIP, STEP]),
     "a pair for gradients": ("GM105", [BACK, replace(CLIP, is_pair=True), STEP], [BACK, CLIP, STEP]),
+    "the range of a ratio": ("GM104", [BACK, replace(CLIP, is_range=True), STEP], [BACK, CLIP, STEP]),
+    "a matrix norm": ("GM138", [BACK, Measure(use="matrix"), CLIP, STEP], [BACK, Measure(), CLIP, STEP]),
+    "noise on the mean": (
+        "GM142",
+        [BACK, replace(CLIP, limit=1.0, setting="C"), Write(params=A, noise=frozenset({"C"})), STEP],
+        [BACK, replace(CLIP, limit=1.0, setting="C"), Write(params=A, noise=frozenset({"eta"})), STEP],
+    ),
+    "zeros for NaN after the clip": (
+        "GM108",
+        [BACK, CLIP, Write(params=A, is_mend=True), STEP],
+        [BACK, Write(params=A, is_mend=True), CLIP, STEP],
+    ),
     "a root of inf": ("GM138", [BACK, Measure(use="root"), CLIP, STEP], [BACK, Measure(), CLIP, STEP]),
     "a hook": ("GM137", [Hook(), BACK, STEP], [BACK, STEP]),
     "a norm after it": (
@@ -185,6 +197,7 @@ def test_a_mistake_is_found_and_its_mend_is_not(name: str) -> None:
             "a hook that nothing calls",
             "a hook",
             "a root of inf",
+            "a matrix norm",
             "local shards",
             "local shards, by hand",
             "an optimizer that nothing takes",

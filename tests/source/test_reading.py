@@ -46,7 +46,9 @@ WRONG = {
     "    if skip:\n        return\n    opt.step()\n    " + CLIP,
 }
 RIGHT = {
-    "opposite tests": "def train(model, opt, loss, late):\n    loss.backward()\n    if late is None:\n        opt.step()\n"
+    "opposite tests": "def train(model, opt, loss, late):\n    loss.backward()\n    if late is None:\n        "
+    + CLIP
+    + "        opt.step()\n"
     "    if late is not None:\n        " + CLIP + "        opt.step()\n",
     "two models with an optimizer each": "def train(a, b, x, y, loss):\n    for _ in range(9):\n        loss(a).backward()\n"
     "        clip_grad_norm_(a.parameters(), 1.0)\n        x.step()\n        x.zero_grad()\n        loss(b).backward()\n"

@@ -14,7 +14,9 @@ from gradclip.source.reading import (
     functional,
     gradients,
     libraries,
+    limits,
     measures,
+    mends,
     modules,
     scales,
     slots,
@@ -47,7 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = ["apply", "call", "unknown"]
 
-_NOISE = frozenset({"normal", "randn_like", "randn", "laplace"})  #: private training adds it to the sum of clipped gradients
+_RANDOM = frozenset({"normal", "randn_like", "randn", "laplace"})  #: private training adds it to the sum of clipped gradients
+_CLAMPS = frozenset({"clamp", "clip", "clip_by_value"})
 _PREDICATES = frozenset({"isinstance", "hasattr", "callable", "len", "bool", "any", "all"})  #: equal calls are equal tests
 _SAME = frozenset({"list", "tuple", "iter", "sorted", "reversed", "set", "enumerate", "tqdm"})
 
@@ -62,6 +65,8 @@ def call(machine: Machine, node: ast.Call) -> Value:
     owner = machine.value(func.value) if isinstance(func, ast.Attribute) else None
     given = _arguments(machine, node)
     machine.hint = hint
+    if last(func) in _CLAMPS:
+        limits.ranged(machine, given)
     if given.given:
         measures.logged(machine, [Table((), items=dict(given.given.items()))])  # log(grad_norm=norm)
     if owner is not None and isinstance(func, ast.Attribute):
@@ -137,8 +142,9 @@ def unknown(machine: Machine, target: Value, given: Call, more: frozenset[str] =
         return machine.thing(given.node, "gradients")
     key = (target.token, tuple(x.token for x in values))
     name = str(target.token[-1]) if target.token else ""
-    said = marks(values) | target.marks - {"process"} | ({"noise"} if called in _NOISE else frozenset())
+    said = marks(values) | target.marks - {"process"} | ({mends.NOISE} if called in _RANDOM else frozenset())
     said = frozenset(x for x in said if not x.startswith(forward.THROUGH)) | forward.kept(said | more, called) | more
+    said = (said - {mends.ELEMENTS}) | mends.of_noise(said, values)
     said -= {measures.LOCAL} if is_reduced else frozenset()
     said = degrees.after_call(called, said, (target, *values))
     modules.frozen_by(machine, called, values)
@@ -187,6 +193,7 @@ def _method(machine: Machine, owner: Value, name: str, given: Call) -> Value:
     if isinstance(owner, (coefficients.Norm, coefficients.Coefficient)):  # (limit / norm).clip(max=1.0)
         return coefficients.function(machine, name, Call(given.node, (owner, *given.args), given.given)) or owner
     made = libraries.method(machine, owner, name, given)
+    measures.held(owner, name, given.args)
     more = forward.through(machine, owner) | scales.marked(owner, name)
     return made if made is not None else unknown(machine, Thing((*owner.token, name), owner.marks), given, more)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Clip, Event, Measure, Unscale, Write
-from gradclip.source.reading import limits
+from gradclip.source.reading import limits, mends
 from gradclip.source.reading.taken import added, after, changed, stepped, whose
 from gradclip.source.reading.values import Call, Constant, Elements, Gradients, Library, Product, Thing, Value, number_of
 
@@ -35,6 +36,9 @@ _OPERATORS: dict[str, type[ast.operator]] = {
     **dict.fromkeys(("mul", "multiply", "tree_mul", "scalar_mul", "tree_scalar_mul", "tree_scale"), ast.Mult),
     **dict.fromkeys(("div", "divide", "truediv", "true_divide", "tree_div"), ast.Div),
 }
+_FLATTENS = frozenset({"ravel", "reshape", "flatten"})
+FLAT, MATRIX = "flat", "matrix"  #: the marks of a gradient as one vector, and of a norm of its matrix
+_MATRIX = re.compile(r"^(jax\.numpy|numpy|cupy|torch)\.linalg\.(matrix_)?norm$|^keras\.ops\.norm$")
 _LEAST = frozenset({"minimum", "min", "fmin", "clip", "clamp", "clip_by_value"})
 _MOST = frozenset({"maximum", "max", "fmax"})
 _CHOICES = frozenset({"where", "select"})
@@ -64,16 +68,24 @@ class Coefficient(Value):
     is_least: bool = False  #: it is at least 1
 
 
-def measured(machine: Machine, name: str, of: Gradients, given: Call) -> Value | None:
+def is_of_matrix(name: str, of: Value, given: Call) -> bool:
+    """Whether ``jnp.linalg.norm(g, ord=2)`` is a matrix norm, where ``g`` is a matrix."""
+    order = given.get(1, "ord")
+    is_flat = FLAT in of.marks or len(given.args) > 2 or not given.given.keys().isdisjoint(("axis", "dim"))
+    return _MATRIX.search(name) is not None and isinstance(order, Constant) and order.value not in (None, "fro") and not is_flat
+
+
+def measured(machine: Machine, name: str, of: Gradients, given: Call, qualified: str = "") -> Value | None:
     """``optax.global_norm(grads)``, ``jnp.sum(g**2)``."""
     if name in _SAME:
-        return replace(of, row=(), marks=of.marks | {_SQUARED} if name == "square" else of.marks)
+        more = {_SQUARED} if name == "square" else {FLAT} if name in _FLATTENS else frozenset[str]()
+        return replace(of, row=(), marks=of.marks | more)
     if name not in _NORMS:
         return None
     token = machine.token("norm of", of.token, id(given.node))
     event = Measure(**machine.about(given.node), params=whose(of))
     is_square = name in ("sum", "reduce_sum") and _SQUARED in of.marks
-    said = frozenset({"norm"}) | of.marks & {LOCAL}
+    said = frozenset({"norm", *([MATRIX] if is_of_matrix(qualified, of, given) else [])}) | of.marks & {LOCAL}
     about = {"event": event, "history": of.history, "is_square": is_square}
     return Norm(token, said, frozenset({of.token}), of.is_one, **about)  # type: ignore[arg-type]
 
@@ -88,6 +100,9 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
     args = (*given.args, *given.given.values())
     if name in _OPERATORS and len(args) == 2:
         return operated(machine, name, given)
+    if name in _CHOICES and len(args) == 3 and mends.ELEMENTS in args[0].marks:
+        of = next((x for x in args[1:] if isinstance(x, Gradients)), None)
+        return mended(machine, of, given) if of is not None else None
     if name in _CHOICES and len(args) == 3:
         return chosen(machine, args[1], args[2])
     one = next((x for x in args if isinstance(x, Coefficient)), None)
@@ -105,6 +120,11 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
         return replace(norm, is_square=False)
     others = [x for x in args if x is not norm]
     return replace(norm, floor=others[0]) if name in _MOST and others else summed(norm) if name in ("stack", "sum") else norm
+
+
+def mended(machine: Machine, of: Gradients, given: Call) -> Gradients:
+    """``jnp.nan_to_num(g)``, ``jnp.where(jnp.isnan(g), 0, g)``."""
+    return after(of, Write(**machine.about(given.node), params=whose(of), is_mend=True))
 
 
 def chosen(machine: Machine, one: Value, other: Value) -> Value | None:
@@ -139,7 +159,7 @@ def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Va
             return replace(one, row=(), by=None, marks=one.marks | ({_SQUARED} if number_of(other) == 2 else set()))
         if isinstance(one, Gradients) and not isinstance(other, Gradients):
             return _scaled(machine, node, one, other, divides=divides)
-    if divides and isinstance(right, Norm) and not isinstance(left, Norm):
+    if divides and isinstance(right, Norm) and (not isinstance(left, Norm) or _is_clipped(left) > _is_clipped(right)):
         equal = right.floor is not None and right.floor.token == left.token
         return Coefficient(machine.token("by", left.token, right.token), right.marks, right, left, node.left, equal)
     if divides and isinstance(left, Norm):
@@ -153,11 +173,16 @@ def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Va
     return known
 
 
+def _is_clipped(norm: Norm) -> bool:
+    """Whether it is the norm of gradients after a clip: as a limit, such a norm is of an earlier step."""
+    return any(isinstance(x, Clip) for x in norm.history)
+
+
 def _scaled(machine: Machine, node: ast.BinOp, of: Gradients, by: Value, *, divides: bool) -> Gradients:
     """``grads * min(1, limit / norm)``, ``grads / max(1, norm / limit)``, ``grads / loss_scale``."""
     backward = of.backward
-    if "noise" in by.marks:
-        return after(of, Write(**machine.about(node), params=whose(of)))
+    if mends.NOISE in by.marks:
+        return after(of, Write(**machine.about(node), params=whose(of), noise=mends.noise_by(by.marks)))
     inverse = not divides and isinstance(by, Product) and any(("1/", x) in by.sides for x in of.factors)
     if backward is not None and (inverse or (divides and by.token and by.token in of.factors)):
         text = machine.shown(node.right)
@@ -178,6 +203,10 @@ def _scaled(machine: Machine, node: ast.BinOp, of: Gradients, by: Value, *, divi
     said = limits.about(machine, by.limit, by.written, zero_is_off=True, factors=of.factors)
     over = by.of.by.limit if by.of.by is not None else None  # the norm is divided by the loss scale
     said["is_scaled"] |= over is not None and over.token in of.factors
+    if isinstance(by.limit, Norm) and by.limit.event is not None and _is_clipped(by.limit):
+        machine.measured.append((*by.limit.history, replace(by.limit.event, use="history")))
+    if MATRIX in by.of.marks and not by.of.is_one and by.of.event is not None:
+        machine.measured.append((*by.of.history, replace(by.of.event, use="matrix")))
     kind = "each" if by.of.is_one else "norm"
     is_loop = by.of.is_one and isinstance(by.limit, Constant)
     said |= {"is_loop": is_loop, "is_late": of.is_update, "is_local": LOCAL in by.marks}

@@ -6,14 +6,12 @@ import ast
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gradclip.rounds import UNKNOWN, Clip, Hook, Write, Zero
-from gradclip.source.reading import degrees, limits, measures
-from gradclip.source.reading.program import last
+from gradclip.rounds import UNKNOWN, Clip, Unscale, Write, Zero
+from gradclip.source.reading import coefficients, degrees, limits, measures, mends, scales
 from gradclip.source.reading.values import (
     Call,
     Constant,
     Elements,
-    Function,
     Product,
     Value,
     marks,
@@ -23,13 +21,14 @@ from gradclip.source.reading.values import (
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["computed", "hook", "named", "on_elements", "read", "scaled", "shards", "written"]
+__all__ = ["computed", "named", "on_elements", "read", "scaled", "shards", "written"]
 
 _WRITES = frozenset({"mul_", "div_", "add_", "sub_", "copy_", "set_value", "normal_", "masked_fill_", "nan_to_num_"})
 _CLAMPS = frozenset({"clamp_", "clip_"})
 _RETURNS = frozenset({"mul", "div", "clamp", "clip"})  #: the same, of a new tensor
 _NORMS = frozenset({"norm", "pow", "square", "max"})  #: a norm of a gradient, or its square
-_SAME_NORM = frozenset({"detach", "detach_", "float", "to", "abs", "flatten", "view", "reshape", "ravel"})
+_FLATTENS = frozenset({"flatten", "view", "ravel", "reshape"})
+_SAME_NORM = _FLATTENS | {"numpy", "cpu", "detach", "detach_", "float", "to", "abs"}
 
 
 def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Value | None:
@@ -52,14 +51,18 @@ def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Va
     elif name in _CLAMPS:
         machine.emit(Clip(**event, params=owner.params, kind="value", **limits.between(machine, given, 0)))
     elif name in ("mul_", "div_") and given.args:
-        scaled(machine, owner, given.node, given.args[0], divides=name == "div_")
+        scaled(machine, owner, given.node, (given.args[0], given.written(0)), divides=name == "div_")
     elif name in _WRITES:
         factor = next((x.factor for x in given.args if isinstance(x, Scaled)), "")
-        machine.emit(Write(**event, params=owner.params, is_local=measures.LOCAL in marks(given.args), factor=factor))
+        by = marks(given.args) | ({mends.MENDED} if name == "nan_to_num_" else frozenset())
+        event |= {"params": owner.params, "factor": factor, **mends.of_write(by)}
+        machine.emit(Write(**event, is_local=measures.LOCAL in by))
+    elif name == "nan_to_num":
+        return replace(owner, marks=owner.marks | {mends.MENDED})
     elif name in ("to_local", "full_tensor"):
         return shards(owner, is_local=name == "to_local")
     elif name in _SAME_NORM:
-        return owner
+        return replace(owner, marks=owner.marks | {coefficients.FLAT}) if name in _FLATTENS else owner
     elif name in _NORMS:
         power = number_of(given.get(0, "exponent")) if name == "pow" else 2 if name == "square" else 1
         return measures.measure(machine, owner, given.node, power)
@@ -75,12 +78,14 @@ def clamped(machine: Machine, owner: Elements, given: Call, place: int) -> Value
     return Scaled(token, owner.marks, frozenset({owner.token}), Clip(**machine.about(given.node), **said))
 
 
-def scaled(machine: Machine, owner: Elements, node: ast.expr, by: Value, *, divides: bool) -> None:
-    """``p.grad.mul_(limit / norm)``, ``p.grad /= norm / limit``: in place."""
-    is_local = measures.LOCAL in by.marks
-    machine.emit(
-        Write(**machine.about(node), params=owner.params, is_local=is_local, factor=_factor(machine, by, divides=divides))
-    )
+def scaled(machine: Machine, owner: Elements, node: ast.expr, given: tuple[Value, ast.expr | None], *, divides: bool) -> None:
+    """``p.grad.mul_(limit / norm)``, ``p.grad /= norm / limit``: in place; ``given`` is a value, and how it is written."""
+    about, by = {**machine.about(node), "params": owner.params}, given[0]
+    if divides and scales.divided(machine, *given):
+        machine.emit(Unscale(**about))
+        return
+    about |= {"factor": _factor(machine, by, divides=divides), **mends.of_write(by.marks)}
+    machine.emit(Write(**about, is_local=measures.LOCAL in by.marks))
 
 
 def _factor(machine: Machine, by: Value, *, divides: bool) -> str:
@@ -118,26 +123,14 @@ def written(machine: Machine, owner: Value, made: Value, target: ast.Attribute) 
     about = machine.about(target)
     if isinstance(made, Constant) and made.value is None:
         machine.emit(Zero(**about, params=params))
+    elif scales.UNSCALED in made.marks:
+        machine.emit(Unscale(**about, params=params))
     elif isinstance(made, Scaled) and made.event is not None and made.event.bound:
         machine.emit(replace(made.event, is_dropped=False))
     else:
         factor = made.factor if isinstance(made, Scaled) else ""
-        machine.emit(Write(**about, params=params, is_local=measures.LOCAL in made.marks, factor=factor))
-
-
-def hook(machine: Machine, function: Function, given: Call) -> None:
-    """``p.register_hook(clip)``: what a hook does not return is lost, if it does not change its gradient in place."""
-    nodes = [] if isinstance(function.node, ast.Lambda) else list(ast.walk(function.node))
-    calls = [last(x.func) for x in nodes if isinstance(x, ast.Call)]
-    stores = (x for x in nodes if isinstance(x, (ast.Attribute, ast.Subscript)) and isinstance(x.ctx, ast.Store))
-    keeps = any(isinstance(x, ast.AugAssign) or (isinstance(x, ast.Return) and x.value is not None) for x in nodes)
-    keeps = keeps or any(True for _ in stores) or any(x.endswith("_") or x == "append" for x in calls)
-    if (
-        not keeps
-        and any("clamp" in x or "clip" in x for x in calls)
-        and not any(isinstance(x, ast.keyword) and x.arg == "out" for x in nodes)
-    ):
-        machine.emit(Hook(**machine.about(given.node)))
+        said = {"is_local": measures.LOCAL in made.marks, "factor": factor, **mends.of_write(made.marks)}
+        machine.emit(Write(**about, params=params, **said))
 
 
 @dataclass(eq=False, slots=True)
@@ -154,6 +147,9 @@ def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Va
     is_square = isinstance(node.op, ast.Pow) or (isinstance(node.op, ast.Mult) and left.token == right.token)
     if is_square and isinstance(left, Elements) and "gradient" in left.marks:
         return measures.measure(machine, left, node, power)
+    is_gradient = isinstance(left, Elements) and "gradient" in left.marks
+    if is_gradient and isinstance(node.op, ast.Div) and scales.divided(machine, right, node.right):
+        return replace(left, marks=left.marks | {scales.UNSCALED})
     for one, by in ((left, right), (right, left)):
         if not isinstance(one, Elements) or not one.is_one or "gradient" not in one.marks or isinstance(by, Elements):
             continue

@@ -18,6 +18,8 @@ from gradclip.source.reading import (
     forward,
     gradients,
     measures,
+    mends,
+    products,
     scales,
     taken,
     tests,
@@ -36,7 +38,6 @@ from gradclip.source.reading.values import (
     Instance,
     Library,
     Made,
-    Product,
     Table,
     Thing,
     Tuple,
@@ -45,9 +46,7 @@ from gradclip.source.reading.values import (
     last_of,
     marks,
     named,
-    number_of,
     origin,
-    scaled_by,
 )
 
 if TYPE_CHECKING:
@@ -206,6 +205,8 @@ def _subscript(machine: Machine, node: ast.Subscript) -> Value:
 
 def _binary(machine: Machine, node: ast.BinOp) -> Value:
     left, right = value(machine, node.left), value(machine, node.right)
+    if isinstance(node.op, ast.Add) and isinstance(left, Elements) and mends.NOISE in right.marks:
+        return replace(left, marks=left.marks | right.marks)
     if isinstance(node.op, ast.Add) and (isinstance(left, (Elements, Tuple)) or isinstance(right, Elements)):
         return joined([left, right])
     if isinstance(node.op, ast.Pow):
@@ -218,17 +219,7 @@ def _binary(machine: Machine, node: ast.BinOp) -> Value:
     marks = degrees.combined(node.op, left, right)
     if isinstance(node.op, ast.Mod) and not isinstance(left, Constant):  # it differs between the passes
         return Thing(machine.token("Mod", left.token, right.token, tuple(machine.passes)), marks | {"every", "varies"})
-    scaler = scaled_by(left) or scaled_by(right)
-    if scales.SCALE in marks and isinstance(node.op, ast.Mult):  # loss * scaler.get_scale()
-        scaler = scaler or f"{SCALED}{machine.shown(node)[1:-1]}"
-    if scaler:
-        marks |= {scaler}
-    token = machine.token(type(node.op).__name__, left.token, right.token)
-    if isinstance(node.op, ast.Div) and number_of(left) == 1:
-        return Product(token, marks, frozenset({("1/", right.token)}))
-    if isinstance(node.op, ast.Mult):
-        return Product(token, marks, frozenset({left.token, right.token}))
-    return Thing(token, marks)
+    return products.value(machine, node, left, right)
 
 
 def _unary(machine: Machine, node: ast.UnaryOp) -> Value:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.natives import Native
 from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Reduce, Step, Unscale
-from gradclip.source.reading import coefficients, control, limits, transformations
+from gradclip.source.reading import coefficients, control, limits, measures, transformations
 from gradclip.source.reading.program import last
 from gradclip.source.reading.taken import added, after, assigned, changed, clip_by, element, gathered, paired, stepped, whose
 from gradclip.source.reading.values import (
@@ -144,6 +144,9 @@ def clip(machine: Machine, native: Native, given: Call) -> Value | None:
     of = _taken_for(of)
     if of is None or not native.dialect:
         return None
+    for x in (*given.args, *given.given.values()):
+        if x is not of and isinstance(x, coefficients.Norm) and x is not given.given.get("use_norm"):
+            measures.for_limit(machine, x)
     event = clip_by(native, of, **machine.about(given.node), **limits.of_native(machine, native, given, of.factors))
     known = given.given.get("use_norm")
     if isinstance(known, coefficients.Norm) and of.backward is not None and known.of - {of.token}:
@@ -205,14 +208,17 @@ def function(machine: Machine, name: str, given: Call) -> Value | None:
             stepped(machine, Library((name,), name=name), grads, given)
         return Thing(first.token if first is not None and first is not grads else (*grads.token, "params"))
     called = name.rpartition(".")[2]
-    if (measured := coefficients.measured(machine, called, grads, given)) is not None:
+    if (measured := coefficients.measured(machine, called, grads, given, name)) is not None:
         return measured
     if called == "clip" and (len(given.args) > 1 or given.given):  # jnp.clip(g, -limit, limit)
         return _clipped(machine, grads, 1, given)
     if called in ("minimum", "maximum") and (bounded := _bounded(machine, grads, called, given)) is not None:
         return bounded
+    if called == "nan_to_num":
+        return coefficients.mended(machine, grads, given)
     if called == "ravel_pytree":
-        return Tuple((), items=(grads, Library(("unflatten",), name="unflatten")))
+        flat = replace(grads, marks=grads.marks | {coefficients.FLAT})
+        return Tuple((), items=(flat, Library(("unflatten",), name="unflatten")))
     return coefficients.operated(machine, called, given)
 
 
@@ -327,4 +333,6 @@ def _scales(machine: Machine, owner: Value, name: str) -> bool:
     """Whether an optimizer scales the loss: Keras 3's ``scale_loss`` does so only in a ``LossScaleOptimizer``."""
     if name == "get_scaled_loss" or (isinstance(owner, Made) and owner.name.endswith("LossScaleOptimizer")):
         return True
-    return machine.file.is_mixed and owner.token[-1:] == ("optimizer",)  # of a compiled model
+    compiled = machine.file.compiled
+    scales = machine.file.is_mixed or (isinstance(compiled, Made) and compiled.name.endswith("LossScaleOptimizer"))
+    return scales and owner.token[-1:] == ("optimizer",)  # of a compiled model

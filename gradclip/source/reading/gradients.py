@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.natives import Native
 from gradclip.rounds import UNKNOWN, Backward, Clip, Condition, Params, Reduce, Step, Unscale, Zero
-from gradclip.source.reading import forward, limits, measures, modules, scales, slots
+from gradclip.source.reading import coefficients, forward, limits, measures, modules, scales, slots
 from gradclip.source.reading.values import (
     SCALED,
     Bound,
@@ -149,6 +149,7 @@ def backward(machine: Machine, loss: Value | None, given: Call) -> Value:
     params = forward.params(machine, loss.marks if loss is not None else ())
     event, local = machine.about(given.node), [x for x in machine.contexts if x.kind == "local"]
     event["tests"] = event["tests"].union(*(x.said for x in local))
+    machine.factors = coefficients.factors(loss) if loss is not None else frozenset()
     machine.emit(Backward(**event, params=params, scaler=scaler, is_local=bool(local), is_again=bool(machine.again)))
     for one in machine.hooks:  # they may step at once
         machine.apply(one, Call(given.node, (Elements(machine.fresh(given.node, "parameter"), is_one=True),), {}))
@@ -169,7 +170,7 @@ def step(machine: Machine, owner: Value, given: Call, scaler: str = "") -> Value
     event["tests"] |= last
     own = f"`{owner.name.rpartition('.')[2]}(...)`" if isinstance(owner, Made) and slots.clips(owner) else ""
     slots.stepped_without(machine, owner, event["text"])
-    listed, left_out = of_optimizer(owner), slots.exempt(owner)
+    listed, left_out = of_optimizer(owner), slots.exempt(machine, owner)
     params, late = modules.free(machine, listed), modules.left(machine, listed)
     machine.emit(Step(**event, params=params, optimizer=owner.token, scaler=scaler, clip=own, exempt=left_out, late=late))
     return Constant(("None",))
@@ -234,6 +235,7 @@ def clip(
     )
     is_value = is_exact if native is not None and native.dialect else by_method
     params = modules.free(machine, parameters(tensors))
+    measures.for_limit(machine, limit)
     one = tensors
     if isinstance(tensors, Tuple) and len(tensors.items) == 1 and getattr(tensors.items[0], "loop", None) in machine.loops:
         one = tensors.items[0]  # [p] in the loop over all p
@@ -254,6 +256,8 @@ def clip(
             lost="" if is_by_rule else _lost(machine, tensors, params),
         )
     )
+    if isinstance(limit, Constant) and limit.value == math.inf:
+        return measures.measure(machine, Elements((), params=params), given.node)
     return Thing(machine.fresh(given.node, "norm", len(machine.events)), frozenset({"norm", "varies"}))
 
 

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 from gradclip.natives import NATIVES, Kind, Native
 from gradclip.natives.own import BY_RULE, dialect_of, native_of
 from gradclip.source.reading import (
+    coefficients,
     elements,
     forward,
     functional,
     gradients,
+    hooks,
     measures,
+    mends,
     modules,
     own,
     scales,
@@ -75,7 +78,7 @@ _SELF = frozenset(
         "gradient_transformation",
     }
 )
-_FINITE = re.compile(r"(isfinite|isnan|isinf|is_finite|all_finite)$")
+_FINITE = re.compile(r"(isfinite|isnan|isinf|is_finite|is_nan|is_inf|all_finite)$")
 _RANK = re.compile(r"get_rank$|process_index$|is_main_process$|\.rank$")
 _PREPARES = frozenset({"prepare", "setup", "initialize", "prepare_model"})
 _CLIP_METHODS = frozenset({"clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_gradients", "clip_grads"})
@@ -125,11 +128,13 @@ def function(machine: Machine, name: str, given: Call) -> Value:
         return functional.of_source(machine, given) or of
     if last == "backward" and "autograd" in name:
         return gradients.backward(machine, first, given)
+    if last in ("nan_to_num", "nan_to_num_") and isinstance(first, Elements):
+        return elements.on_elements(machine, first, last, given) or first
     if last in ("_foreach_mul_", "_foreach_div_") and isinstance(first, Elements):
         return elements.on_elements(machine, first, last.removeprefix("_foreach_"), given) or first
-    takes = (native is not None and native.kind is Kind.MEASURE) or last in ("norm", "vector_norm")
+    takes = (native is not None and native.kind is Kind.MEASURE) or last in ("norm", "vector_norm", "matrix_norm")
     if takes and isinstance(first, Elements) and "gradient" in first.marks:
-        return measures.measure(machine, first, given.node)
+        return measures.measure(machine, first, given.node, of_matrix=coefficients.is_of_matrix(name, first, given))
     if name == "copy.deepcopy" and first is not None and gradients.may_be_module(machine, first):
         return Made(machine.fresh(given.node, name), name=name)  # its parameters are its own
     if last in ("cat", "concat", "concatenate", "hstack", "parameters_to_vector") and isinstance(first, Elements):
@@ -146,7 +151,7 @@ def function(machine: Machine, name: str, given: Call) -> Value:
         return _made(machine, name, given)
     found = machine.unknown(Library((name,), name=name), given)
     if _FINITE.search(name):
-        found.marks |= {"finite"}
+        found.marks |= {"finite"} | mends.mask(given.args)
     if _RANK.search(name):
         found.marks |= {"process"}
     return found
@@ -264,7 +269,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     if name == "register_post_accumulate_grad_hook" and isinstance(first, (Function, Bound)) and first not in machine.hooks:
         machine.hooks.append(first)
     if name == "register_hook" and isinstance(first, Function):
-        elements.hook(machine, first, given)
+        hooks.hook(machine, first, given)
     if name == "add_argument":
         _setting(machine, given)
     if name == "compile" and (optimizer := given.get(0, "optimizer")) is not None:

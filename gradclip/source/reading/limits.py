@@ -14,7 +14,7 @@ from gradclip.source.reading.values import Call, Constant, Origin, Product, Thin
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["about", "between", "of_native"]
+__all__ = ["about", "between", "of_native", "ranged"]
 
 _TELLS = re.compile(r"norm|val|global|each|per_", re.IGNORECASE)  #: a name that says what its limit is of
 
@@ -31,7 +31,26 @@ def about(
     setting = _setting(limit, node)
     off = not zero_is_off and bool(setting) and _is_off(machine, limit, node, setting)
     scaled = limit is not None and (SCALE in limit.marks or (isinstance(limit, Product) and bool(limit.sides & factors)))
-    return {"limit": _identity(limit), "setting": setting, "is_off": off, "is_scaled": scaled}
+    of_ratio = limit is not None and not machine.ranges.isdisjoint(_keys(limit))
+    return {"limit": _identity(limit), "setting": setting, "is_off": off, "is_scaled": scaled, "is_range": of_ratio}
+
+
+def ranged(machine: Machine, given: Call) -> None:
+    """``ratio.clamp(1 - x, 1 + x)``, as in PPO: ``x`` is the range of a ratio, and no limit of a norm."""
+    bounds = [x for x in (*given.node.args, *(y.value for y in given.node.keywords)) if isinstance(x, ast.BinOp)]
+    low = [x.right for x in bounds if isinstance(x.op, ast.Sub) and _is_one(x.left)]
+    high = [x.right if _is_one(x.left) else x.left for x in bounds if isinstance(x.op, ast.Add)]
+    if low and high and ast.dump(low[0]) == ast.dump(high[0]):
+        machine.ranges |= _keys(machine.value(low[0]))
+
+
+def _is_one(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 1
+
+
+def _keys(value: Value) -> frozenset[object]:
+    """What identifies a setting: the name of a number, or the object."""
+    return frozenset({value.name} - {""} if isinstance(value, Constant) else {value.token} - {()})
 
 
 def between(machine: Machine, given: Call, place: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gradclip.rounds import Condition, Event
+from gradclip.rounds import NO_PARAMS, Condition, Event
 from gradclip.source.reading import calls, expressions, forward, gradients, measures, statements, tests
 from gradclip.source.reading.program import File, last
 from gradclip.source.reading.values import (
@@ -112,6 +112,9 @@ class Machine:
         self.bounds: dict[Hashable, Token] = {}  #: with what a test compares a norm
         self.above: list[Token] = []  #: the limits that a norm is above, by the tests around this code
         self.reached: dict[str, Token] = {}  #: the modules through which values have been computed, by their marks
+        self.factors: frozenset[object] = frozenset()  #: those of the loss of the last backward pass
+        self.exempt = NO_PARAMS  #: the parameters that are marked as not to be clipped, one by one
+        self.ranges: frozenset[object] = frozenset()  #: the settings that are ranges of a ratio
         self.reduces = False  #: whether this way has summed gradients that are values over processes
         self.replicas = 0  #: functions around this code that a strategy runs on each replica
         self.is_callback = False  #: whether this code is a callback of Keras

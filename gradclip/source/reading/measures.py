@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Clip, Measure
-from gradclip.source.reading.coefficients import LOCAL, Norm
+from gradclip.source.reading.coefficients import LOCAL, MATRIX, Norm
 from gradclip.source.reading.degrees import KEEPS, LIKE, MEASURED, WEIGHTS, degree, said
 from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
@@ -36,6 +36,8 @@ __all__ = [
     "REDUCED",
     "bounded",
     "compared",
+    "for_limit",
+    "held",
     "logged",
     "measure",
     "of_shards",
@@ -43,19 +45,21 @@ __all__ = [
     "passed",
     "reduced",
     "rooted",
+    "totalled",
 ]
 
 #: functions that compute in one process
 _ALONE = KEEPS | LIKE.keys() | {"debug", "full_like", "info", "isfinite", "isnan", "log", "pow", "print", "where"}
+_ADDS = frozenset({"append", "appendleft", "extend", "add", "push", "update"})
 REDUCED = "reduced"  #: the mark of what was summed over processes
 _LOGGED = re.compile(r"^(?!.*(after|post|clipped)).*(grad\w*[^\w]?norm|gnorm)", re.IGNORECASE)
 
 
-def measure(machine: Machine, of: Elements, node: ast.expr, power: float | None = 1) -> Value:
+def measure(machine: Machine, of: Elements, node: ast.expr, power: float | None = 1, *, of_matrix: bool = False) -> Value:
     """``p.grad.norm()``, ``p.grad ** 2``: a norm or a power of it, of which its use says later what it is for."""
     machine.emit(Measure(**machine.about(node), params=of.params))
     place = len(machine.events) - 1
-    marks = frozenset({"norm", "varies", f"{MEASURED}{place}"}) | of.marks & {LOCAL}
+    marks = frozenset({"norm", "varies", f"{MEASURED}{place}", *([MATRIX] if of_matrix else [])}) | of.marks & {LOCAL}
     return Thing((node.lineno, node.col_offset, place), said(marks, None if power is None else Fraction(power)))
 
 
@@ -79,6 +83,12 @@ def of_shards(function: Function, scope: Scope) -> None:
             scope.names[name] = replace(scope.names[name], marks=scope.names[name].marks | {LOCAL})
 
 
+def totalled(machine: Machine, one: Value) -> None:
+    """A norm of one gradient becomes a part of the norm of all: no matrix norm does."""
+    if MATRIX in one.marks:
+        _used(machine, one, "matrix")
+
+
 def reduced(machine: Machine, given: Call) -> None:
     """``dist.all_reduce(norm)``: from here on it is the norm of all processes."""
     for node in (*given.node.args, *(x.value for x in given.node.keywords)):
@@ -98,6 +108,7 @@ def passed(machine: Machine, given: Call) -> bool:
 def rooted(machine: Machine, node: ast.BinOp, left: Value) -> None:
     """``total ** (1 / order)``: for the order inf it is 1, whatever the norms are."""
     power = node.right
+    totalled(machine, left)
     is_norm = isinstance(left, Norm) or any(x.startswith(MEASURED) for x in left.marks)
     if is_norm and isinstance(power, ast.BinOp) and isinstance(power.op, ast.Div):
         order = machine.value(power.right)
@@ -129,6 +140,18 @@ def bounded(machine: Machine, test: Hashable, left: Value, right: Value) -> None
     """``if norm > limit:``."""
     if degree(left) == 1 and degree(right) == 0:
         machine.bounds[test] = right.token
+
+
+def for_limit(machine: Machine, limit: Value | None) -> None:
+    """A limit that is computed from earlier norms: these have to be those before the clip."""
+    if limit is not None:
+        _used(machine, limit, "history")
+
+
+def held(owner: Value, name: str, values: Iterable[Value]) -> None:
+    """``history.append(norm)``: an object of which nothing else is known has what it is given."""
+    if name in _ADDS:
+        owner.marks |= {y for x in values for y in x.marks if y.startswith(MEASURED)}
 
 
 def logged(machine: Machine, values: Iterable[Value]) -> None:

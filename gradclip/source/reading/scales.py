@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradclip.rounds import UNKNOWN, Unscale
+from gradclip.rounds import UNKNOWN, Backward, Unscale
 from gradclip.source.reading.values import Constant, Instance, Made, Thing, Value, name_of
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["SCALE", "by_trainer", "is_scaler", "leave", "marked"]
+__all__ = ["SCALE", "UNSCALED", "by_trainer", "divided", "is_scaler", "leave", "marked"]
 
+UNSCALED = "unscaled"  #: the mark of gradients that are divided by the factor of their loss
 SCALE = "scale"  #: the mark of a loss scale, and of what is computed from it
 _SCALES = frozenset({"get_scale", "_scale", "get_loss_scaling", "loss_scale", "dynamic_scale", "cur_scale"})
 
@@ -31,6 +33,17 @@ def marked(owner: Value, name: str) -> frozenset[str]:
         return frozenset()
     is_wrapper = isinstance(owner, Made) and owner.name.endswith("LossScaleOptimizer")
     return frozenset({SCALE}) if is_wrapper or is_scaler(owner) else frozenset()
+
+
+def divided(machine: Machine, by: Value | None, node: ast.expr | None) -> bool:
+    """Whether a program divides gradients by the factor of their loss: this factor has been a loss scale."""
+    if by is None or node is None or not by.token or by.token not in machine.factors:
+        return False
+    for i in range(len(machine.events) - 1, -1, -1):
+        if isinstance(event := machine.events[i], Backward):
+            machine.events[i] = replace(event, scaler=machine.shown(node)[1:-1])
+            break
+    return True
 
 
 def leave(machine: Machine, node: ast.With | ast.AsyncWith) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -15,10 +16,20 @@ from gradclip.source.reading.values import Call, Constant, Elements, Instance, M
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["bound", "clips", "compiled", "exempt", "is_exempt", "is_object", "is_off", "own_clip", "stepped_without"]
+__all__ = ["bound", "clips", "compiled", "exempt", "is_exempt", "is_object", "is_off", "mark", "own_clip", "stepped_without"]
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_ATTRIBUTES = ("weight_attr", "bias_attr")
+_WEIGHT, _BIAS = "weight_attr", "bias_attr"
+#: the attributes of the parameters of Paddle's layers; those of the others are the last ones
+_ATTRIBUTES = {
+    "Embedding": (_WEIGHT,),
+    "PReLU": (_WEIGHT,),
+    **dict.fromkeys(
+        ("GRU", "LSTM", "SimpleRNN", "GRUCell", "LSTMCell", "SimpleRNNCell"),
+        ("weight_ih_attr", "weight_hh_attr", "bias_ih_attr", "bias_hh_attr"),
+    ),
+}
+_NO_PARAMS = re.compile(r"Dropout|Pool|Pad|Upsample|Softmax|Sigmoid|Tanh|(Re|Ge|Si|E|Se)LU|Swish|Flatten|Loss|Identity")
 
 
 def is_object(made: Made) -> bool:
@@ -111,8 +122,11 @@ def stepped_without(machine: Machine, owner: Value, text: str) -> None:
 
 def is_exempt(module: Value, depth: int = 6) -> bool:
     """Whether each layer of a module says that none of its parameters is clipped: Paddle's ``need_clip=False``."""
-    layers = [x for x in _layers(module, depth) if any(isinstance(y, Constant) for y in (*x.args, *x.given.values()))]
-    return bool(layers) and all(_is_off(x.given.get(name)) for x in layers for name in _ATTRIBUTES)
+    layers = [(x, x.name.rpartition(".")[2]) for x in _layers(module, depth) if ".nn." in x.name]
+    layers = [(x, name) for x, name in layers if not _NO_PARAMS.search(name) or name in _ATTRIBUTES]
+    return bool(layers) and all(
+        _is_off(x.given.get(attribute)) for x, name in layers for attribute in _ATTRIBUTES.get(name, (_WEIGHT, _BIAS))
+    )
 
 
 def _layers(module: Value, depth: int) -> list[Made]:
@@ -131,7 +145,17 @@ def _is_off(attribute: Value | None) -> bool:
     return isinstance(off, Constant) and off.value is False
 
 
-def exempt(optimizer: Value) -> Params:
+def exempt(machine: Machine, optimizer: Value) -> Params:
     """The parameters of an optimizer that its clip leaves out."""
     listed = optimizer.given.get("parameters") if isinstance(optimizer, Made) else None
-    return listed.params if isinstance(listed, Elements) and listed.is_exempt else NO_PARAMS
+    if not isinstance(listed, Elements):
+        return NO_PARAMS
+    return listed.params if listed.is_exempt else machine.exempt
+
+
+def mark(machine: Machine, owner: Value, flag: Value) -> None:
+    """``p.need_clip = False`` in a loop over all."""
+    if isinstance(owner, Elements) and owner.is_one and owner.params.is_certain and not machine.conditions:
+        off = isinstance(flag, Constant) and flag.value is False
+        known = machine.exempt.known | owner.params.known if off else machine.exempt.known - owner.params.known
+        machine.exempt = Params(known)

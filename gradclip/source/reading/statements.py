@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gradclip.rounds import Condition, Write
 from gradclip.source.reading import (
     coefficients,
     degrees,
@@ -16,6 +17,7 @@ from gradclip.source.reading import (
     gradients,
     loops,
     measures,
+    mends,
     modules,
     scales,
     slots,
@@ -124,14 +126,15 @@ def _hint(machine: Machine, target: ast.expr) -> Token:
 
 def _aug_assign(machine: Machine, node: ast.AugAssign) -> None:
     old, more = machine.value(node.target), machine.value(node.value)
+    measures.totalled(machine, more)
     operation = ast.copy_location(ast.BinOp(node.target, node.op, node.value), node)
     if isinstance(old, Gradients) or isinstance(more, Gradients):
         machine.bind(node.target, coefficients.computed(machine, operation, old, more) or old)
     elif isinstance(old, Elements) and "gradient" in old.marks and isinstance(node.op, (ast.Mult, ast.Div)):
-        elements.scaled(machine, old, node.target, more, divides=isinstance(node.op, ast.Div))
+        elements.scaled(machine, old, node.target, (more, node.value), divides=isinstance(node.op, ast.Div))
     elif isinstance(old, Elements):
         made = joined([old, more])
-        made.marks |= more.marks & {measures.LOCAL}
+        made.marks |= {x for x in more.marks if x == measures.LOCAL or mends.NOISE in more.marks}
         machine.bind(node.target, made)
     elif isinstance(more, coefficients.Norm):
         machine.bind(node.target, coefficients.summed(more))
@@ -165,10 +168,14 @@ def bind(machine: Machine, target: ast.expr, value: Value) -> None:
             modules.freeze(machine, owner.params, value, is_certain=owner.is_one and not modules.is_free_of(machine, owner))
         elif target.attr == "grad":
             elements.written(machine, owner, value, target)
+        elif target.attr == "need_clip":
+            slots.mark(machine, owner, value)
         elif target.attr == "requires_grad":
             modules.freeze(machine, gradients.of_module(owner), value)
     elif isinstance(target, ast.Subscript):
         owner, key = machine.value(target.value), machine.value(target.slice)
+        if isinstance(owner, Elements) and mends.ELEMENTS in key.marks:  # p.grad[torch.isnan(p.grad)] = 0
+            machine.emit(Write(**machine.about(target), params=owner.params, is_mend=True))
         measures.logged(machine, (key, value))  # stats["grad_norm"] = norm
         if isinstance(owner, Table) and isinstance(key, Constant):
             owner.items[key.value] = value
@@ -217,11 +224,13 @@ def _both(machine: Machine, node: ast.If, test: Formula) -> str:
     names = machine.scope.names
     before = dict(names)
     machine.branches.append(len(machine.loops))
+    machine.conditions.append(Condition(id(node)))
     _under(machine, test, node.body)
     first = dict(names)
     names.clear()
     names.update(before)
     machine.block(node.orelse)
+    machine.conditions.pop()
     machine.branches.pop()
     for name, value in first.items():
         other = names.get(name)
@@ -269,18 +278,6 @@ def _return(machine: Machine, node: ast.Return) -> str:
     return "return"
 
 
-def _continue(machine: Machine, node: ast.Continue) -> str:
-    return "continue"
-
-
-def _break(machine: Machine, node: ast.Break) -> str:
-    return "break"
-
-
-def _raise(machine: Machine, node: ast.Raise) -> str:
-    return "raise"
-
-
 def _assert(machine: Machine, node: ast.Assert) -> None:
     machine.value(node.test)
 
@@ -301,9 +298,9 @@ _BY_TYPE: dict[type[ast.stmt], Callable[[Machine, Any], str | None]] = {
     ast.Try: _try,
     ast.Match: _match,
     ast.Return: _return,
-    ast.Continue: _continue,
-    ast.Break: _break,
-    ast.Raise: _raise,
+    ast.Continue: lambda machine, node: "continue",
+    ast.Break: lambda machine, node: "break",
+    ast.Raise: lambda machine, node: "raise",
     ast.Assert: _assert,
     ast.AsyncFunctionDef: _function_def,
     ast.AsyncFor: loops.each,

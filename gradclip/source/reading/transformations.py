@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gradclip.natives import BY_NAME, Kind, Native
 from gradclip.natives.optax import may_clip_updates
 from gradclip.natives.own import BY_RULE, is_clipped
-from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Step
+from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Step, Write
 from gradclip.source.reading import limits, own, slots
 from gradclip.source.reading.taken import EVERY, after, clip_by, gathered, stepped, whose
 from gradclip.source.reading.values import Bound, Call, Function, Gradients, Made, Table, Thing, Tuple, Value
@@ -109,6 +109,9 @@ def updated(machine: Machine, owner: Value, of: Gradients, given: Call) -> Value
                 machine.taken.append(result.history)
             else:
                 machine.changes.append(result)
+        elif isinstance(link, Made) and link.name.endswith("zero_nans"):
+            about = {**machine.about(given.node), "text": link.text}
+            result = after(result, Write(**about, params=whose(result), is_mend=True))
         elif isinstance(link, Made) and link.name.endswith(("multi_transform", "partition")) and link.args:
             result = _parted(machine, link, result, given)
         elif isinstance(link, Made) and link.name.endswith("masked") and _is_zero(link.args[:1]):

@@ -54,7 +54,7 @@ def read(file: File) -> Reading:
                 machine.events, zeroes=_more(file.zeroes, machine, Zero), unscales=_more(file.unscales, machine, Unscale)
             )
             sides += own
-            values = [one for events in machine.taken for one in rounds(events)]
+            values = [one for events in machine.taken if not _is_lost(events, machine) for one in rounds(events)]
             sides += values
             shown += (*_of_way(own, machine, clips, followed), *relapsed((*own, *values, *rounds(machine.stages))))
             if left <= 0:
@@ -101,6 +101,14 @@ def _of_way(own: list[Round], machine: Machine, clips: set[Place], followed: set
                 if one.step is not None or one.previous is not None:
                     followed.add(x.where)
     yield from found(mine)
+
+
+def _is_lost(taken: tuple[Event, ...], machine: Machine) -> bool:
+    """Whether a step seems to take unclipped gradients, and their clip has gone where no reader followed."""
+    known = {id(x) for x in taken}
+    return not any(isinstance(x, Clip) for x in taken) and any(
+        id(x) in known for made in machine.changes for x in made.history if isinstance(x, Backward)
+    )
 
 
 def _unordered(events: list[Event], file: File) -> list[Round]:

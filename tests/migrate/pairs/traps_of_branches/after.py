@@ -64,3 +64,12 @@ def bounded_above(model, optimizer, loss):
         p.grad.clamp_(max=1.0)
     optimizer.step()
     optimizer.zero_grad()
+
+
+def private(model, optimizer, loss, limit, sigma):
+    loss.backward()
+    gradclip.clip_grad_norm_(model.parameters(), limit)
+    for p in model.parameters():
+        p.grad.add_(sigma * limit * torch.randn_like(p.grad))
+    optimizer.step()
+    optimizer.zero_grad()

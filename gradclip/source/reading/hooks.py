@@ -1,0 +1,30 @@
+"""Hooks of gradients that clip."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from gradclip.rounds import Hook
+from gradclip.source.reading.program import last
+from gradclip.source.reading.values import Call, Function
+
+if TYPE_CHECKING:
+    from gradclip.source.reading.machine import Machine
+
+__all__ = ["hook"]
+
+
+def hook(machine: Machine, function: Function, given: Call) -> None:
+    """``p.register_hook(clip)``: what a hook does not return is lost, if it does not change its gradient in place."""
+    nodes = [] if isinstance(function.node, ast.Lambda) else list(ast.walk(function.node))
+    calls = [last(x.func) for x in nodes if isinstance(x, ast.Call)]
+    stores = (x for x in nodes if isinstance(x, (ast.Attribute, ast.Subscript)) and isinstance(x.ctx, ast.Store))
+    keeps = any(isinstance(x, ast.AugAssign) or (isinstance(x, ast.Return) and x.value is not None) for x in nodes)
+    keeps = keeps or any(True for _ in stores) or any(x.endswith("_") or x == "append" for x in calls)
+    if (
+        not keeps
+        and any("clamp" in x or "clip" in x for x in calls)
+        and not any(isinstance(x, ast.keyword) and x.arg == "out" for x in nodes)
+    ):
+        machine.emit(Hook(**machine.about(given.node)))
