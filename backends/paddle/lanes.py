@@ -114,8 +114,7 @@ class MemoryLane(HostLane, PaddleLane):
         return [flat[start : start + _PIECE] for start in range(0, size, _PIECE)]
 
     def room(self, tensors: Sequence[Tensor]) -> list[Any]:
-        empty_like = versions.operations.empty_like
-        return [empty_like(x, x.dtype, x.place) if x.is_contiguous() else _transposed(x) for x in tensors]
+        return list(map(_room, tensors))
 
     def wrote(self, tensors: list[Tensor]) -> list[Tensor]:
         versions.count_write(tensors)
@@ -140,6 +139,8 @@ class _KeptLane(MemoryLane):
         return [row for block in blocks for row in versions.operations.unbind(block, 0)]
 
 
-def _transposed(x: Tensor) -> Tensor:
-    """Memory for a tensor like another that is not in order, in the same layout."""
+def _room(x: Tensor) -> Tensor:
+    """Memory for a tensor like another, in the same layout."""
+    if x.is_contiguous():
+        return versions.operations.empty_like(x, x.dtype, x.place)
     return paddle.as_strided(paddle.empty([math.prod(x.shape)], x.dtype), x.shape, x.strides)
