@@ -21,7 +21,10 @@ _NUMBERS = itertools.count()
 
 class PaddleFramework(Framework):
     name = "paddle"
-    thresholds = (("gradclip.backends.paddle.lanes._PIECE", LARGE // 8),)
+    thresholds = (
+        ("gradclip.backends.paddle.lanes._PIECE", LARGE // 8),
+        ("gradclip.backends.paddle.lanes._LARGE", LARGE),
+    )
     packages = ("paddlepaddle",)
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
     mutable = True
