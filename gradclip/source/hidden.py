@@ -45,7 +45,9 @@ _ELEMENTS = re.compile(
 )
 _EXTREMES = {"min": "min", "minimum": "min", "max": "max", "maximum": "max"}
 #: in lower case: names that a clip by hand has
-_BY_HAND = re.compile(r"clip(p|_?(grad|norm|coef|val|fac|scal|rat|by))|grad\w*clip|(global|total|grad|tree)_norm|dpsgd")
+_BY_HAND = re.compile(
+    r"clip(p|_?(grad|norm|coef|val|fac|scal|rat|by))|(?<!\w)(?>\w*?grad)\w*clip|(global|total|grad|tree)_norm|dpsgd"
+)
 _WORD = re.compile(r"\w+")
 #: in lower case: a bound or a norm, which may be of gradients
 _BOUNDS = ("_norm", "norm(", "/ norm", "/norm", "/ (norm", "/(norm", "minimum", ".mul_(")
