@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import itertools
 import types
 import warnings
@@ -17,6 +18,18 @@ with warnings.catch_warnings():
 EXACT = dict.fromkeys(("float16", "bfloat16", "float8_e4m3fn"), "float32")
 
 _NUMBERS = itertools.count()
+_compile, _compiled = paddle.jit.to_static, list[Any]()
+
+
+@functools.wraps(_compile)
+def _to_static(*args: Any, **options: Any) -> Any:
+    """Keeps what it compiles: Paddle 3.3 may crash in a later training, also without gradclip, where that is gone."""
+    made = _compile(*args, **options)
+    _compiled.append(made)
+    return made
+
+
+paddle.jit.to_static = _to_static
 
 
 class PaddleFramework(Framework):
