@@ -7,11 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradclip.doctor.events import (
-    Clip,
-    Ids,
-    these,
-)
+from gradclip.doctor.events import Clip, Ids, these
 from gradclip.doctor.places import Place
 from gradclip.doctor.seen import total
 

@@ -1,4 +1,4 @@
-"""The rules of what a program writes out: its norms, its factors, its bounds, its hooks."""
+"""The rules for clips by hand: their norms, factors, bounds and hooks."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from gradclip.source.parsing import parsed
+from gradclip.source.reading.program import last
 
 __all__ = ["hide", "may_clip", "names_clip"]
 
@@ -98,11 +99,10 @@ def _read(tree: ast.Module) -> tuple[set[str], bool]:
     words: set[str] = set()
     bounds = False
     for node in ast.walk(tree):
-        kind = node.__class__
-        if kind is ast.Name:
-            words.add(node.id)  # type: ignore[attr-defined]
-        elif kind is ast.Attribute:
-            words.add(node.attr)  # type: ignore[attr-defined]
+        if isinstance(node, ast.Name):
+            words.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            words.add(node.attr)
         elif isinstance(node, ast.keyword) and node.arg is not None:
             words.add(node.arg)
         elif isinstance(node, ast.alias):
@@ -120,14 +120,8 @@ def _read(tree: ast.Module) -> tuple[set[str], bool]:
 
 def _is_nested(node: ast.Call) -> bool:
     """Whether it is a minimum of a maximum, or the reverse."""
-    outer = _EXTREMES.get(_last(node.func), "")
-    return bool(outer) and any(
-        isinstance(one, ast.Call) and _EXTREMES.get(_last(one.func), outer) != outer for one in node.args
-    )
-
-
-def _last(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    outer = _EXTREMES.get(last(node.func), "")
+    return bool(outer) and any(isinstance(one, ast.Call) and _EXTREMES.get(last(one.func), outer) != outer for one in node.args)
 
 
 def hide(tree: ast.Module, data: bytes, lines: Sequence[int], shown: Sequence[int]) -> tuple[bytes, list[Function]]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from gradclip.source.byhand import vocabulary
 from gradclip.source.byhand.facts import NOTHING, Fact, Value, by_name, either, measured, power, product, quotient, root, summed
+from gradclip.source.reading.program import last
 from gradclip.source.source import words
 
 __all__ = ["Guesses", "Place"]
@@ -76,13 +77,13 @@ class Guesses:
                     one = given.elts[number] if same and isinstance(given, (ast.Tuple, ast.List)) else None
                     self._bind([part], self._of(one) if one is not None else self._part(part, value), one or given)
             elif (key := _key(target)) and (value.facts or key in self._values):
-                told = by_name(_last(target)).facts & Fact.GRADIENTS if value.has(Fact.MEASURED) else 0
+                told = by_name(last(target)).facts & Fact.GRADIENTS if value.has(Fact.MEASURED) else 0
                 self._values[key] = value.with_(told)
 
     @staticmethod
     def _part(target: ast.expr, value: Value) -> Value:
         """A part of a value with several: a gradient only where its name says so, or says nothing else."""
-        return NOTHING if value.has(Fact.GRADIENT) and _last(target) in ("p", "v", "var", "param", "name", "i", "w") else value
+        return NOTHING if value.has(Fact.GRADIENT) and last(target) in ("p", "v", "var", "param", "name", "i", "w") else value
 
     # ---- what is found -----------------------------------------------------------------------------------------------------
 
@@ -194,7 +195,7 @@ class Guesses:
     # ---- calls -------------------------------------------------------------------------------------------------------------
 
     def _call(self, node: ast.Call) -> Value:
-        name = _last(node.func)
+        name = last(node.func)
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         of_owner = self._of(owner) if owner is not None else NOTHING
         given = [*node.args, *(one.value for one in node.keywords)]
@@ -308,7 +309,7 @@ class Guesses:
             for parameter, one in zip(function.args.args, values, strict=False):
                 self._values[parameter.arg] = one
             return self._of(function.body)
-        name = _last(function)
+        name = last(function)
         self._given.setdefault(name, {}).update({number: one for number, one in enumerate(values) if one.facts})
         return self._returned.get(name) or measured(name, either(values))
 
@@ -326,10 +327,6 @@ def _key(node: ast.expr) -> str:
     return f"{inner}[{index.value!r}]." if isinstance(index, ast.Constant) and isinstance(index.value, str) else ""
 
 
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
 def _is_tiny(node: ast.expr) -> bool:
     """Whether it is 0, an epsilon, or no limit at all."""
     if isinstance(node, ast.Constant):
@@ -338,4 +335,4 @@ def _is_tiny(node: ast.expr) -> bool:
         return _is_tiny(node.operand)
     if isinstance(node, ast.Call):
         return all(map(_is_tiny, node.args))
-    return _TINY.fullmatch(_last(node)) is not None
+    return _TINY.fullmatch(last(node)) is not None

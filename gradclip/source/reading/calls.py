@@ -151,10 +151,10 @@ def unknown(machine: Machine, target: Value, given: Call, more: frozenset[str] =
     for x in values:  # os.environ.get("RANK")
         said |= tests.marked(x.value) if isinstance(x, Constant) and isinstance(x.value, str) else frozenset()
     if not values and len(target.token) > 1 and not machine.hint:  # a part of the object: model.get_input_embeddings()
-        return Thing((*target.token[:-1], f"{name}()"), frozenset(said))
+        return Thing((*target.token[:-1], f"{name}()"), said)
     if any(gradients.may_be_module(machine, x) for x in values):
         said |= {"open"}
-    return Thing(machine.fresh(given.node, name, key), frozenset(said))
+    return Thing(machine.fresh(given.node, name, key), said)
 
 
 def _instance(machine: Machine, target: Class, given: Call) -> Value:

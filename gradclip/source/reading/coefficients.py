@@ -86,8 +86,8 @@ def measured(machine: Machine, name: str, of: Gradients, given: Call, qualified:
     event = Measure(**machine.about(given.node), params=whose(of))
     is_square = name in ("sum", "reduce_sum") and _SQUARED in of.marks
     said = frozenset({"norm", *([MATRIX] if is_of_matrix(qualified, of, given) else [])}) | of.marks & {LOCAL}
-    about = {"event": event, "history": of.history, "is_square": is_square}
-    return Norm(token, said, frozenset({of.token}), of.is_one, **about)  # type: ignore[arg-type]
+    sides = frozenset({of.token})
+    return Norm(token, said, sides, of.is_one, event=event, history=of.history, is_square=is_square)
 
 
 def summed(one: Value) -> Value:

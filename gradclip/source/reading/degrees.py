@@ -13,7 +13,7 @@ MEASURED = "measured:"  #: the mark of a norm, with the place of its event
 WEIGHTS = "weights"  #: the mark of a norm of parameters
 _DEGREE = "degree:"  #: the mark of a number that is computed from norms
 _OF_GRADIENTS = frozenset({"gradient", "norm"})
-#: functions of norms whose result has the degree of what they get
+#: functions that keep the degree of a norm
 KEEPS = frozenset(
     {
         *(

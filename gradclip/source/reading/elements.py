@@ -64,8 +64,7 @@ def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Va
     elif name in _SAME_NORM:
         return replace(owner, marks=owner.marks | {coefficients.FLAT}) if name in _FLATTENS else owner
     elif name in _NORMS:
-        power = number_of(given.get(0, "exponent")) if name == "pow" else 2 if name == "square" else 1
-        return measures.measure(machine, owner, given.node, power)
+        return measures.measure(machine, owner, given.node, measures.power_of(name, given))
     else:
         return None
     return owner

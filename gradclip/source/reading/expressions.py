@@ -216,9 +216,9 @@ def _binary(machine: Machine, node: ast.BinOp) -> Value:
         return changed
     if isinstance(node.op, ast.BitOr) and isinstance(left, Table) and isinstance(right, Table):
         return Table(left.token, items={**left.items, **right.items})
-    marks = degrees.combined(node.op, left, right)
     if isinstance(node.op, ast.Mod) and not isinstance(left, Constant):  # it differs between the passes
-        return Thing(machine.token("Mod", left.token, right.token, tuple(machine.passes)), marks | {"every", "varies"})
+        marks = degrees.combined(node.op, left, right) | {"every", "varies"}
+        return Thing(machine.token("Mod", left.token, right.token, tuple(machine.passes)), marks)
     return products.value(machine, node, left, right)
 
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = ["DETACHED", "THROUGH", "kept", "params", "through"]
 
-THROUGH = "through:"  #: the mark of what a module has computed, with the module's number
+THROUGH = "through:"  #: the mark of a module's output; the number of the module follows
 DETACHED = frozenset({"no_grad", "inference_mode", "set_grad_enabled"})  #: contexts without gradients
 _CUTS = frozenset({"detach", "detach_", "item", "numpy", "tolist", "argmax", "stop_gradient", "isfinite", "isnan"})
 _NO_VALUE = frozenset({"data", "shape", "device", "dtype", "ndim", "training", "config"})
 
 
 def through(machine: Machine, owner: Value) -> frozenset[str]:
-    """The mark of what a module computes, if it can have gradients here."""
+    """The mark of a module's output, if the module can have gradients here."""
     is_named = isinstance(owner, Thing) and last_of(owner) in machine.scope.file.modules
     if not (is_named or isinstance(owner, (Made, Instance))) or not owner.token:
         return frozenset()

@@ -43,6 +43,7 @@ __all__ = [
     "of_shards",
     "of_weights",
     "passed",
+    "power_of",
     "reduced",
     "rooted",
     "totalled",
@@ -51,23 +52,28 @@ __all__ = [
 #: functions that compute in one process
 _ALONE = KEEPS | LIKE.keys() | {"debug", "full_like", "info", "isfinite", "isnan", "log", "pow", "print", "where"}
 _ADDS = frozenset({"append", "appendleft", "extend", "add", "push", "update"})
-REDUCED = "reduced"  #: the mark of what was summed over processes
+REDUCED = "reduced"  #: the mark of a sum over processes
 _LOGGED = re.compile(r"^(?!.*(after|post|clipped)).*(grad\w*[^\w]?norm|gnorm)", re.IGNORECASE)
 
 
 def measure(machine: Machine, of: Elements, node: ast.expr, power: float | None = 1, *, of_matrix: bool = False) -> Value:
-    """``p.grad.norm()``, ``p.grad ** 2``: a norm or a power of it, of which its use says later what it is for."""
+    """``p.grad.norm()``, ``p.grad ** 2``: a norm or a power of it. How it is used shows later what it is for."""
     machine.emit(Measure(**machine.about(node), params=of.params))
     place = len(machine.events) - 1
     marks = frozenset({"norm", "varies", f"{MEASURED}{place}", *([MATRIX] if of_matrix else [])}) | of.marks & {LOCAL}
     return Thing((node.lineno, node.col_offset, place), said(marks, None if power is None else Fraction(power)))
 
 
+def power_of(name: str, given: Call) -> float | None:
+    """Which power of a norm a method gives: ``g.pow(2)``, ``g.square()``, ``g.norm()``; None if it is not known."""
+    return number_of(given.get(0, "exponent")) if name == "pow" else 2 if name == "square" else 1
+
+
 def of_weights(of: Elements, name: str, given: Call) -> Value | None:
     """``p.norm()``, ``p.data.pow(2)``: of a parameter."""
     if name not in ("norm", "pow", "square") or not of.is_one:
         return None
-    power = number_of(given.get(0, "exponent")) if name == "pow" else 2 if name == "square" else 1
+    power = power_of(name, given)
     return Thing((*of.token, name), said(frozenset({WEIGHTS}), None if power is None else Fraction(power)))
 
 

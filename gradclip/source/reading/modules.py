@@ -50,7 +50,7 @@ def parts(machine: Machine, owner: Value, of: Params) -> Params:
 
 def left(machine: Machine, of: Params) -> Params:
     """What has been put into the modules of an optimizer after it was made."""
-    late = (x.token for token in of.known for x in machine.parts.get(token, {}).values())  # type: ignore[call-overload]
+    late = (x.token for owner, parts in machine.parts.items() if owner in of.known for x in parts.values())
     return Params.of(*late).without(of) if of.is_certain else NO_PARAMS
 
 

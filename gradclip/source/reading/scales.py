@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["SCALE", "UNSCALED", "by_trainer", "divided", "is_scaler", "leave", "marked"]
 
 UNSCALED = "unscaled"  #: the mark of gradients that are divided by the factor of their loss
-SCALE = "scale"  #: the mark of a loss scale, and of what is computed from it
+SCALE = "scale"  #: the mark of a loss scale, and of values computed from it
 _SCALES = frozenset({"get_scale", "_scale", "get_loss_scaling", "loss_scale", "dynamic_scale", "cur_scale"})
 
 
