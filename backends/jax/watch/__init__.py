@@ -14,9 +14,8 @@ import jax.numpy as jnp
 import optax
 
 from gradclip.backends.jax import slot
-from gradclip.backends.jax.versions import manual_axes
 from gradclip.backends.jax.watch.between import Between, unwatched
-from gradclip.backends.jax.watch.links import CLIPS, OPTIMIZERS, Link, Seen, left_out, norm, of_request, of_rule, record
+from gradclip.backends.jax.watch.links import CLIPS, OPTIMIZERS, Link, Seen, device, left_out, norm, of_request, of_rule, record
 from gradclip.core.rule import GLOBAL, VALUE
 from gradclip.doctor.guard import Make
 from gradclip.doctor.places import Place, place
@@ -295,13 +294,7 @@ class _Chains:
                     recorder.interrupt()  # an exception here would be XLA's
 
         norms = jnp.asarray([(one.before, one.after, one.skip) for one in seen], float)
-        jax.debug.callback(recorder.guard.beside(report), norms, _device())
-
-
-def _device() -> Any:
-    """The number of the device, in ``pmap`` and ``shard_map``: each device calls back, and all take the same step."""
-    axes = tuple(manual_axes())
-    return jax.lax.axis_index(axes) if axes and jax.process_count() == 1 else 0
+        jax.debug.callback(recorder.guard.beside(report), norms, device())
 
 
 def _nothing() -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from gradclip.backends.jax.versions import manual_axes
 from gradclip.core.rule import GLOBAL, VALUE, Rule
 from gradclip.doctor.events import NO_IDS, Backward, Clip, Ids, SkipByRule, Step, these
 from gradclip.doctor.places import NOWHERE, Place
@@ -17,7 +18,7 @@ from gradclip.doctor.request import Request, as_number
 from gradclip.natives.model import Applied
 from gradclip.natives.optax import NATIVES, may_clip_updates
 
-__all__ = ["CLIPS", "OPTIMIZERS", "Link", "Seen", "left_out", "norm", "of_request", "of_rule", "record"]
+__all__ = ["CLIPS", "OPTIMIZERS", "Link", "Seen", "device", "left_out", "norm", "of_request", "of_rule", "record"]
 
 #: optax's links that clip, by their names
 CLIPS = {native.last: native for native in NATIVES if native.applied is Applied.CHAIN and native.is_own}
@@ -62,6 +63,12 @@ def norm(tree: Any) -> Any:
     """The norm of all leaves, in float32."""
     found = [x for x in map(jnp.asarray, jax.tree.leaves(tree)) if jnp.issubdtype(x.dtype, jnp.inexact)]
     return jnp.sqrt(sum((jnp.sum(jnp.square(jnp.abs(x).astype("float32"))) for x in found), jnp.zeros(())))
+
+
+def device() -> Any:
+    """The number of the device, in ``pmap`` and ``shard_map``: each device calls back, and all take the same step."""
+    axes = tuple(manual_axes())
+    return jax.lax.axis_index(axes) if axes and jax.process_count() == 1 else 0
 
 
 def left_out(state: Any, after: Any) -> Any:
