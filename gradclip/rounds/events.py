@@ -67,7 +67,9 @@ class Write(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook(Event):
-    """A hook clips a gradient, and returns nothing."""
+    """A hook that clips a gradient, and returns nothing; or one that comes too late."""
+
+    is_late: bool = False  #: it is registered after a backward pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,7 @@ class Clip(Event):
     bound: str = ""  #: "min" or "max" if it bounds on this side only
     is_failed: bool = False  #: it raised an exception
     is_range: bool = False  #: its limit is the range of a ratio elsewhere, from 1 - x to 1 + x
+    order: str = ""  #: why the order of its norm is not what it should be
     is_scaled: bool = False  #: its limit is one of scaled gradients: multiplied by the loss scale
 
 

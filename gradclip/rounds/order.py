@@ -22,7 +22,7 @@ def after_step(one: Round) -> Iterator[Found]:
     """The step has taken the gradients; the clip comes after it, and no backward pass between them."""
     for place, clip in one.clips:
         previous = one.previous
-        if previous is None or clip.wants_norm or clip.is_late or one.may_change(place):
+        if previous is None or (clip.wants_norm and one.was_clipped) or clip.is_late or one.may_change(place):
             continue
         follows = one.after(place, Backward, Zero) if one.step is not None else [clip]
         if follows and one.concerns(clip.params, previous.params) and previous.loops == clip.loops:

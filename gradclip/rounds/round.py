@@ -24,6 +24,7 @@ class Round:
     events: tuple[Event, ...]  #: in order, without the step
     step: Step | None = None  #: None: no step follows on this way
     previous: Step | None = None  #: the step before these events
+    was_clipped: bool = False  #: whether that step took clipped gradients
     #: among these events, of gradients that neither this step takes nor another one
     strange: tuple[Clip | Unscale, ...] = ()
     stale: tuple[Step, ...] = ()  #: those of others whose gradients nothing has removed before the last clip
@@ -122,7 +123,7 @@ def rounds(
         names=names,
     )
     zeros = [x for x in events if isinstance(x, Zero)]
-    found, numbers = list[Round](), Counter[Hashable]()
+    found, numbers, clipped = list[Round](), Counter[Hashable](), set[int]()
     stepped = frozenset().union(*(x.params.known for x in steps))
     for place, step in ((i, x) for i, x in enumerate(events) if isinstance(x, Step)):
         mine, previous, strange = _taken(events, place, step)
@@ -135,11 +136,22 @@ def rounds(
         has_zero = any(x.params.meets(step.params) is not False for x in zeros)
         stale = () if is_run else tuple(_stale(events, place, step))
         found.append(
-            make(taken, step, previous, strange, stale, has_zero=has_zero, number=numbers[step.optimizer], untaken=untaken)
+            make(
+                taken,
+                step,
+                previous,
+                id(previous) in clipped,
+                strange,
+                stale,
+                has_zero=has_zero,
+                number=numbers[step.optimizer],
+                untaken=untaken,
+            )
         )
+        clipped |= {id(step)} if found[-1].clips else set()
     last = max((i for i, x in enumerate(events) if isinstance(x, Step)), default=-1)
     if not is_run and (rest := tuple(events[last + 1 :])):
-        found.append(make(rest, None, steps[-1] if steps else None))
+        found.append(make(rest, None, steps[-1] if steps else None, bool(steps) and id(steps[-1]) in clipped))
     return found
 
 

@@ -253,7 +253,7 @@ _MISTAKES = (
     Mistake(
         "GM138",
         "A norm of another order",
-        "The norm by hand is of another order than it seems: it is always 1, or it is not the norm of all elements.",
+        "The norm is of another order than it seems: it is always 1, or it is not the norm of all elements.",
         "For the order inf take the largest of the norms; for the order 2 take the norm of the flat gradient.",
     ),
     Mistake(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gradclip.rounds.events import Hook, Measure, Write
+from gradclip.rounds.events import Backward, Clip, Hook, Measure, Write
 from gradclip.rounds.mistake import Found
 from gradclip.rounds.round import Round
 
@@ -49,8 +49,10 @@ def measured(one: Round) -> Iterator[Found]:
 
 
 def ordered(one: Round) -> Iterator[Found]:
-    """The root of a sum, for the order inf: its exponent is 0. A matrix norm for the norm of all elements."""
+    """The root of a sum, for the order inf: its exponent is 0. A matrix norm for one of all elements. A limit as the order."""
     for x in one.events:
+        if isinstance(x, Clip) and x.order:
+            yield Found("GM138", x, x.order, "Write the arguments by their names: `max_norm=...`, `norm_type=...`.")
         if isinstance(x, Measure) and x.use in _ORDERS:
             yield Found("GM138", x, *_ORDERS[x.use])
 
@@ -84,7 +86,11 @@ def one_sided(one: Round) -> Iterator[Found]:
 
 
 def hooked(one: Round) -> Iterator[Found]:
-    """A hook's clipped gradient is lost."""
-    for x in one.events:
-        if isinstance(x, Hook):
+    """A hook's clipped gradient is lost, or the hook comes after the gradients."""
+    for i, x in enumerate(one.events):
+        made = [y for y in one.events[:i] if isinstance(y, Backward)]
+        if isinstance(x, Hook) and not x.is_late:
             yield Found("GM137", x, "")
+        elif isinstance(x, Hook) and made and one.step is not None and one.concerns(x.params, one.step.params):
+            reason = f"{made[-1].text} has made the gradients before the hook is registered: it clips none of them."
+            yield Found("GM108", x, reason, "Register hooks once, before the first backward pass.", (made[-1],))

@@ -165,6 +165,8 @@ CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
     ),
     "a root of inf": ("GM138", [BACK, Measure(use="root"), CLIP, STEP], [BACK, Measure(), CLIP, STEP]),
     "a hook": ("GM137", [Hook(), BACK, STEP], [BACK, STEP]),
+    "a hook after the backward pass": ("GM108", [BACK, Hook(params=A, is_late=True), STEP], [Hook(is_late=True), BACK, STEP]),
+    "a limit as the order": ("GM138", [BACK, replace(CLIP, order="1"), STEP], [BACK, CLIP, STEP]),
     "a norm after it": (
         "GM131",
         [BACK, CLIP, Measure(params=A, use="log"), STEP],

@@ -242,12 +242,14 @@ def clip(
     is_loop = isinstance(one, Elements) and one.is_one and one.of is None and "gradient" not in one.marks
     if tensors is not None and not isinstance(tensors, (Elements, Tuple, Table)) and tensors.token:
         params = Params.joined([params, Params(unseen=frozenset({tensors.token}))])
+    said = limits.about(machine, limit, written, zero_is_off=is_off)
     machine.emit(
         Clip(
             **machine.about(given.node),
             params=params,
             kind="value" if is_value else "norm",
-            **limits.about(machine, limit, written, zero_is_off=is_off),
+            **said,
+            order=limits.order(native, said["setting"], given),
             is_loop=is_loop,
             only_measures=isinstance(limit, Constant) and limit.value == math.inf,
             wants_norm=given.node is not machine.bare,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from gradclip.rounds import Hook
+from gradclip.rounds import Backward, Hook
 from gradclip.source.reading.program import last
-from gradclip.source.reading.values import Call, Function
+from gradclip.source.reading.values import Call, Function, Value, parameters
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["hook"]
 
 
-def hook(machine: Machine, function: Function, given: Call) -> None:
+def hook(machine: Machine, owner: Value, function: Function, given: Call) -> None:
     """``p.register_hook(clip)``: what a hook does not return is lost, if it does not change its gradient in place."""
+    _late(machine, owner, function, given)
     nodes = [] if isinstance(function.node, ast.Lambda) else list(ast.walk(function.node))
     calls = [last(x.func) for x in nodes if isinstance(x, ast.Call)]
     stores = (x for x in nodes if isinstance(x, (ast.Attribute, ast.Subscript)) and isinstance(x.ctx, ast.Store))
@@ -28,3 +29,13 @@ def hook(machine: Machine, function: Function, given: Call) -> None:
         and not any(isinstance(x, ast.keyword) and x.arg == "out" for x in nodes)
     ):
         machine.emit(Hook(**machine.about(given.node)))
+
+
+def _late(machine: Machine, owner: Value, function: Function, given: Call) -> None:
+    """A hook that clips, after a backward pass: in its loop, or in a loop over parameters there."""
+    made = next((x for x in reversed(machine.events) if isinstance(x, Backward)), None)
+    if made is None or made.loops != tuple(machine.loops[: len(made.loops)]) or not given.args:
+        return
+    calls = (last(x.func) for x in ast.walk(function.node) if isinstance(x, ast.Call))
+    if any("clamp" in x or "clip" in x for x in calls):
+        machine.emit(Hook(**machine.about(given.node), params=parameters(owner), is_late=True))

@@ -269,7 +269,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     if name == "register_post_accumulate_grad_hook" and isinstance(first, (Function, Bound)) and first not in machine.hooks:
         machine.hooks.append(first)
     if name == "register_hook" and isinstance(first, Function):
-        hooks.hook(machine, first, given)
+        hooks.hook(machine, owner, first, given)
     if name == "add_argument":
         _setting(machine, given)
     if name == "compile" and (optimizer := given.get(0, "optimizer")) is not None:

@@ -14,8 +14,10 @@ from gradclip.source.reading.values import Call, Constant, Origin, Product, Thin
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["about", "between", "of_native", "ranged"]
+__all__ = ["about", "between", "of_native", "order", "ranged"]
 
+_TYPE = re.compile(r"norm_?type|(^|_)(ord|order|p)$", re.IGNORECASE)  #: a name of the order of a norm
+_LIMIT = re.compile(r"max|clip|limit|threshold", re.IGNORECASE)  #: a name of a limit
 _TELLS = re.compile(r"norm|val|global|each|per_", re.IGNORECASE)  #: a name that says what its limit is of
 
 
@@ -73,6 +75,23 @@ def of_native(machine: Machine, native: Native, given: Call, factors: frozenset[
         return {}
     place = (list(native.signature.parameters).index(native.limit), native.limit)
     return about(machine, given.get(*place), given.written(*place), zero_is_off=native.at_zero != "zeros", factors=factors)
+
+
+def order(native: Native | None, limit: str, given: Call) -> str:
+    """Why ``clip_grad_norm_(parameters, 1.0, True)`` has not the order that is meant; ``limit`` is the name of its limit."""
+    names = [] if native is None else [*native.signature.parameters]
+    if "norm_type" not in names:
+        return ""
+    place = (names.index("norm_type"), "norm_type")
+    value, name = given.get(*place), _setting(given.get(*place), given.written(*place))
+    if isinstance(value, Constant) and isinstance(value.value, bool):
+        return f"Its argument `norm_type`, the order of the norm, is {value.value}, which counts as {int(value.value)}."
+    known = number_of(value)
+    if known is not None and 0 < known < 1:
+        return f"Its argument `norm_type`, the order of the norm, is {known:g}: there is no norm of an order below 1."
+    if _TYPE.search(limit) or (_LIMIT.search(name) and not _TYPE.search(name)):
+        return f"Its limit is `{limit or number_of(given.get(1))}`, and the order of its norm is `{name or known}`."
+    return ""
 
 
 def _identity(limit: Value | None) -> Any:
