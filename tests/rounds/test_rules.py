@@ -200,6 +200,7 @@ def test_a_mistake_is_found_and_its_mend_is_not(name: str) -> None:
             "a hook",
             "a root of inf",
             "a matrix norm",
+            "a limit as the order",
             "local shards",
             "local shards, by hand",
             "an optimizer that nothing takes",
