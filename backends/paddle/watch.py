@@ -16,7 +16,7 @@ from gradclip.backends.paddle.slot.clipped import Clipping
 from gradclip.doctor.events import Ids, Unwatched
 from gradclip.doctor.places import NOWHERE, Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
-from gradclip.doctor.request import Request
+from gradclip.doctor.request import Request, as_number
 from gradclip.doctor.watch import Watch
 
 __all__ = ["PaddleWatch", "start"]
@@ -109,7 +109,7 @@ def _clips(recorder: Recorder, watch: PaddleWatch) -> None:
             if _is_off(recorder):
                 return original(parameters, max_norm, norm_type, *rest, **options)
             tensors, is_iterator = _listed(parameters)
-            order = float(norm_type)
+            order = as_number(norm_type) or 2.0
             request = Request("clip_grad_norm_", tensors, max_norm, order, is_iterator=is_iterator, are_params=True)
             given = iter(tensors) if is_iterator else parameters
             return watch.clip(lambda: original(given, max_norm, norm_type, *rest, **options), request)

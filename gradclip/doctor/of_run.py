@@ -51,9 +51,9 @@ def _of_limits(run: Run) -> Iterator[Found]:
         if isinstance(event, Clip):
             by_place.setdefault(event.where, []).append(event)
     for where, clips in by_place.items():
-        wrong = [clip for clip in clips if clip.limit is None or clip.limit <= 0]
+        wrong = [clip for clip in clips if clip.limit is None or clip.limit <= 0 or isinstance(clip.limit, bool)]
         if wrong:
-            limit = "None" if wrong[0].limit is None else f"{wrong[0].limit:g}"
+            limit = f"{wrong[0].limit:g}" if isinstance(wrong[0].limit, float) else str(wrong[0].limit)
             yield Found("GD304", where, f"the limit of {wrong[0].text} was {limit}")
             continue
         known = [

@@ -43,6 +43,7 @@ class Request:
             text=self.name,
             limit=limit,
             kind="value" if self.is_value else "each" if self.is_each else "norm",
+            order=self.order,
             only_measures=limit == math.inf,
             is_scaled=limit is not None and _is_scaled(limit, scale),
             is_iterator=self.is_iterator,
@@ -62,9 +63,9 @@ class Made:
 
 
 def as_number(x: Any) -> float | None:
-    """A limit as a float: None stays None, and anything that is no number becomes NaN."""
+    """A limit as a float: None and a truth value stay what they are, and anything that is no number becomes NaN."""
     try:
-        return None if x is None else float(x)
+        return x if x is None or isinstance(x, bool) else float(x)
     except (TypeError, ValueError, RuntimeError):
         return math.nan
 

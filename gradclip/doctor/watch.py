@@ -187,7 +187,7 @@ class Watch(ByHand):
             self.flush(where, learned, closely=True)
             self.hands.take(learned)
             params, without, grads = self._params_of(request)
-            before = self.norms(grads, request.order, full=True)
+            before = self.norms(grads, float(request.order), full=True)
             trial = self._trial(where, request, grads)
         result, error = None, None
         start = time.perf_counter()
@@ -200,7 +200,7 @@ class Watch(ByHand):
         with recorder.quietly():
             new = list(made(result)) if made is not None and error is None else None
             self.here.is_skipped = recorder.stepping is not None and skips(result)
-            after = self.norms(grads if new is None else new, request.order, full=True)
+            after = self.norms(grads if new is None else new, float(request.order), full=True)
             own_seconds, other_seconds = trial() if trial is not None and error is None else (seconds, math.nan)
             event = replace(
                 request.event(where, params, before, after, self.here.scaled),

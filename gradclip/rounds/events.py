@@ -93,6 +93,7 @@ class Clip(Event):
     kind: str = "norm"  #: "norm": by one norm; "each": a norm for each gradient; "value": each element
     limit: Hashable = None  #: a number, or the identity of what holds it; None if it is unknown
     setting: str = ""  #: the name of what holds the limit, as far as it is known
+    order: object = None  #: of the norm, as the program gives it; None if it is unknown
     is_loop: bool = False  #: one call for each parameter of a loop
     only_measures: bool = False  #: the limit is infinite
     wants_norm: bool = False  #: the program takes the norm that it returns
@@ -110,7 +111,7 @@ class Clip(Event):
     bound: str = ""  #: "min" or "max" if it bounds on this side only
     is_failed: bool = False  #: it raised an exception
     is_range: bool = False  #: its limit is the range of a ratio elsewhere, from 1 - x to 1 + x
-    order: str = ""  #: why the order of its norm is not what it should be
+    exchanged: str = ""  #: which names say that its limit and its order are exchanged
     is_scaled: bool = False  #: its limit is one of scaled gradients: multiplied by the loss scale
 
 

@@ -160,7 +160,7 @@ SEEN_BY_A_RUN = (
     _seen(
         "GD304",
         "A limit that is no limit",
-        "A limit of 0 makes every gradient 0, a negative one flips their signs, and None and NaN are not numbers.",
+        "A limit of 0 makes every gradient 0, a negative one flips their signs; None, NaN and True are no numbers for a limit.",
         "Use a positive limit; infinity only measures. Leave the clip out where it is switched off.",
     ),
     _seen(

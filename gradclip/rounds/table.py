@@ -253,8 +253,12 @@ _MISTAKES = (
     Mistake(
         "GM138",
         "A norm of another order",
-        "The norm is of another order than it seems: it is always 1, or it is not the norm of all elements.",
+        "The norm is of another order than it seems: it is always 1, not the norm of all elements, or no norm at all.",
         "For the order inf take the largest of the norms; for the order 2 take the norm of the flat gradient.",
+        seen_by=_BOTH,
+        ways=dict.fromkeys(
+            ("torch", "paddle"), "Name the arguments, `norm_type=2.0`; by hand, take the norm of the flat gradient."
+        ),
     ),
     Mistake(
         "GM139",

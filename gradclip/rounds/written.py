@@ -27,6 +27,8 @@ _ORDERS = {
     ),
 }
 
+_BY_NAME = "Write the arguments by their names: `max_norm=...`, `norm_type=...`."
+
 _FACTORS: Mapping[str, str] = {
     "limit": "Gradients above the limit are multiplied with the limit, not with the limit divided by their norm.",
     "grows": "The factor grows with the norm: the larger the gradients, the more it enlarges them.",
@@ -49,12 +51,19 @@ def measured(one: Round) -> Iterator[Found]:
 
 
 def ordered(one: Round) -> Iterator[Found]:
-    """The root of a sum, for the order inf: its exponent is 0. A matrix norm for one of all elements. A limit as the order."""
+    """The root of a sum, for the order inf: its exponent is 0. A matrix norm for the norm of all elements. No order at all."""
     for x in one.events:
-        if isinstance(x, Clip) and x.order:
-            yield Found("GM138", x, x.order, "Write the arguments by their names: `max_norm=...`, `norm_type=...`.")
         if isinstance(x, Measure) and x.use in _ORDERS:
             yield Found("GM138", x, *_ORDERS[x.use])
+    for _, clip in one.clips:
+        if clip.exchanged:
+            yield Found("GM138", clip, clip.exchanged, _BY_NAME)
+        elif isinstance(clip.order, bool):
+            reason = f"The order of its norm is {clip.order}, which counts as {int(clip.order)}: it is no norm of the order 2."
+            yield Found("GM138", clip, reason, _BY_NAME)
+        elif isinstance(clip.order, (int, float)) and clip.order < 1:
+            reason = f"The order of its norm is {clip.order}, and below 1 there is no norm."
+            yield Found("GM138", clip, reason, _BY_NAME)
 
 
 def noised(one: Round) -> Iterator[Found]:

@@ -63,6 +63,16 @@ def nan_without_a_clip() -> None:
         optimizer.step()  # <- GD101, GD201
 
 
+def order_of_a_flag() -> None:
+    """The third argument is the order of the norm, and it gets the value of the fourth."""
+    model, optimizer, loss = regression()
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0, True)  # <- GM138
+        optimizer.step()
+
+
 def no_zero_grad() -> None:
     """The gradients are never removed; the limit would be called too low."""
     model, optimizer, loss = regression(noise=100)

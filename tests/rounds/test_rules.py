@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -164,9 +165,11 @@ CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
         [BACK, Write(params=A, is_mend=True), CLIP, STEP],
     ),
     "a root of inf": ("GM138", [BACK, Measure(use="root"), CLIP, STEP], [BACK, Measure(), CLIP, STEP]),
+    "a truth value as order": ("GM138", [BACK, replace(CLIP, order=True), STEP], [BACK, replace(CLIP, order=1.0), STEP]),
+    "an order below 1": ("GM138", [BACK, replace(CLIP, order=0.5), STEP], [BACK, replace(CLIP, order=math.inf), STEP]),
     "a hook": ("GM137", [Hook(), BACK, STEP], [BACK, STEP]),
     "a hook after the backward pass": ("GM108", [BACK, Hook(params=A, is_late=True), STEP], [Hook(is_late=True), BACK, STEP]),
-    "a limit as the order": ("GM138", [BACK, replace(CLIP, order="1"), STEP], [BACK, CLIP, STEP]),
+    "a limit as the order": ("GM138", [BACK, replace(CLIP, exchanged="1"), STEP], [BACK, CLIP, STEP]),
     "a norm after it": (
         "GM131",
         [BACK, CLIP, Measure(params=A, use="log"), STEP],

@@ -221,7 +221,8 @@ def _watch_sharded(recorder: Recorder, watch: TorchWatch) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def clip_grad_norm_(self: Any, max_norm: Any, norm_type: Any = 2.0) -> Any:
             name = "FullyShardedDataParallel.clip_grad_norm_"
-            request = Request(name, list(self.parameters()), max_norm, float(norm_type), is_partial=True, are_params=True)
+            order = as_number(norm_type) or 2.0
+            request = Request(name, list(self.parameters()), max_norm, order, is_partial=True, are_params=True)
             return watch.clip(lambda: original(self, max_norm, norm_type), request)
 
         return clip_grad_norm_

@@ -249,7 +249,7 @@ def clip(
             params=params,
             kind="value" if is_value else "norm",
             **said,
-            order=limits.order(native, said["setting"], given),
+            **limits.order(native, said["setting"], given),
             is_loop=is_loop,
             only_measures=isinstance(limit, Constant) and limit.value == math.inf,
             wants_norm=given.node is not machine.bare,

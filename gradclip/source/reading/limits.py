@@ -77,21 +77,18 @@ def of_native(machine: Machine, native: Native, given: Call, factors: frozenset[
     return about(machine, given.get(*place), given.written(*place), zero_is_off=native.at_zero != "zeros", factors=factors)
 
 
-def order(native: Native | None, limit: str, given: Call) -> str:
-    """Why ``clip_grad_norm_(parameters, 1.0, True)`` has not the order that is meant; ``limit`` is the name of its limit."""
+def order(native: Native | None, limit: str, given: Call) -> dict[str, Any]:
+    """The order of the norm, and whether it is exchanged with the limit, which ``limit`` names, in the words of a clip's event."""
     names = [] if native is None else [*native.signature.parameters]
     if "norm_type" not in names:
-        return ""
+        return {}
     place = (names.index("norm_type"), "norm_type")
     value, name = given.get(*place), _setting(given.get(*place), given.written(*place))
-    if isinstance(value, Constant) and isinstance(value.value, bool):
-        return f"Its argument `norm_type`, the order of the norm, is {value.value}, which counts as {int(value.value)}."
-    known = number_of(value)
-    if known is not None and 0 < known < 1:
-        return f"Its argument `norm_type`, the order of the norm, is {known:g}: there is no norm of an order below 1."
-    if _TYPE.search(limit) or (_LIMIT.search(name) and not _TYPE.search(name)):
-        return f"Its limit is `{limit or number_of(given.get(1))}`, and the order of its norm is `{name or known}`."
-    return ""
+    known = value.value if isinstance(value, Constant) else number_of(value)
+    if not (_TYPE.search(limit) or (_LIMIT.search(name) and not _TYPE.search(name))):
+        return {"order": known}
+    reason = f"Its limit is `{limit or number_of(given.get(1))}`, and the order of its norm is `{name or known}`."
+    return {"order": known, "exchanged": reason}
 
 
 def _identity(limit: Value | None) -> Any:
