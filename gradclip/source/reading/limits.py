@@ -78,7 +78,7 @@ def of_native(machine: Machine, native: Native, given: Call, factors: frozenset[
 
 
 def order(native: Native | None, limit: str, given: Call) -> dict[str, Any]:
-    """The order of the norm, and whether it is exchanged with the limit, which ``limit`` names, in the words of a clip's event."""
+    """The order of the norm, and whether it is exchanged with the limit, which ``limit`` names: fields of a clip's event."""
     names = [] if native is None else [*native.signature.parameters]
     if "norm_type" not in names:
         return {}
