@@ -21,7 +21,8 @@ def table() -> str:
     """The table of all findings; what to do is in each message, and a linked page has both reason and advice."""
     rows = []
     for one in (one for one in MISTAKES.values() if DOCTOR in one.seen_by):
-        title = f"[{one.title}](lint/{one.shown_by}.md)" if one.shown_by else one.title
+        page = f"lint/{one.shown_by}.md" if one.shown_by else one.told_on
+        title = f"[{one.title}]({page})" if page else one.title
         rows.append(f"| {one.code} | {title} | {one.reason} |\n")
     return _HEAD + "".join(rows)
 

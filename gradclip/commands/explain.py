@@ -66,7 +66,7 @@ def main(options: argparse.Namespace) -> int:
 
 def _code(code: str) -> tuple[str, dict[str, Any]]:
     """The meaning of a code of a place in code or of a finding of the doctor; a prefix lists its codes."""
-    from gradclip.core.errors import more
+    from gradclip.core.errors import more, page
     from gradclip.explain.call import CallError
     from gradclip.rounds import MISTAKES, mistake
     from gradclip.source.codes import CODES, listed
@@ -92,8 +92,11 @@ def _code(code: str) -> tuple[str, dict[str, Any]]:
     if ways:
         document["ways"] = ways
     shown = CODES.get(seen.shown_by if seen else code)
-    page = shown.page() if shown else ""
-    if page:
-        lines += ["", page.partition("\n\n")[2].rstrip()]  # without its title
-        document["page"] = page
+    text = shown.page() if shown else ""
+    if shown and text:
+        lines += ["", f"It is like {shown.code}, {shown.title}:"] if shown.code != code else []
+        lines += ["", text.partition("\n\n")[2].rstrip()]  # without its title
+        document["page"] = text
+    elif seen and seen.told_on:
+        lines += ["", f"More: {page(seen.told_on)}"]
     return "\n".join(lines), document

@@ -217,8 +217,7 @@ def _finding_lines(finding: Finding) -> Sequence[str]:
     lines.append(f"  What to do: {finding.to_do}")
     if finding.advice:
         lines.append(f"  {finding.advice}")
-    if kind.shown_by:
-        lines.append(f"  A wrong and a right program: {more(kind.shown_by)}")
+    lines.append(f"  More: {more(kind.code)}")
     return lines
 
 

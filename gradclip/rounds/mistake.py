@@ -26,6 +26,7 @@ class Mistake:
     ways: Mapping[str, str] = field(default_factory=dict)  #: what to do in a framework, by its name
     was: tuple[str, ...] = ()  #: codes that it had before
     like: str = ""  #: the code of a mistake whose page shows a wrong and a right program for this one, too
+    told_on: str = ""  #: else a page of the documentation
     spoils_norms: bool = False  #: the clip's norms are not those of the gradients that a mended program steps
     needs_norms: bool = False  #: it is computed from these norms
 

@@ -126,7 +126,7 @@ SEEN_BY_A_RUN = (
         "A run that diverges, without a clip",
         "The norms left their level and never came back, and nothing clipped them.",
         "Clip after the backward pass and before the optimizer's step.",
-        like="GM108",
+        told_on="explodes.md",
         ways=_LINES,
         needs_norms=True,
     ),

@@ -222,8 +222,8 @@ def _limit(record: Record) -> float:
 def _reason(record: Record, best: Candidate) -> str:
     if record.diverged is not None and record.count < _FEW:
         return (
-            f"The run diverged at once: {record.diverged}. So its usual norm is not known, and this is a tenth of the level, "
-            "at most 1. "
+            f"The run diverged at once: {record.diverged}. So its usual norm is not known, and this is a tenth of "
+            f"{short(record.diverged.level)}, the lowest median of the norms before, and at most 1. "
             "If it diverges again, lower the learning rate; if it trains, record its norms and choose anew."
         )
     p50, p90 = record.quantile(0.5), record.quantile(0.9)
@@ -285,9 +285,12 @@ def _of_the_end(record: Record, end: Divergence) -> Iterable[str]:
 def _of_the_recording(record: Record, optimizer: str) -> Iterable[str]:
     if record.clipped:
         at = "" if math.isnan(record.limit) else f" at {short(record.limit)}"
-        yield f"{record.clipped} of these steps were clipped{at}, and norms depend on the clip of the run. Record without one."
+        yield (
+            f"{record.clipped} of these steps were clipped{at}, and norms depend on the clip of the run. Record without one, "
+            "or run at the new limit and choose again."
+        )
         if record.clipped > _TOO_MANY * record.steps and not is_scale_invariant(optimizer):
-            yield "that is more than half: lower the learning rate instead of the limit."
+            yield "that is more than half. If the run diverges at the new limit, lower the learning rate."
     largest = max(n for n, _ in record.norms)
     same = sum(many for n, many in record.norms if n >= largest * (1 - 1e-5))
     if record.in_order is not None and largest and same > 0.05 * record.count and same > 2:

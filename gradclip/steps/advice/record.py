@@ -32,8 +32,8 @@ class Divergence:
 
     def __str__(self) -> str:
         to = f"rose to {short(self.largest)}" if self.largest > self.level else ""
-        lost = "were not finite" if self.not_finite else ""
-        return f"its norms left their level, {short(self.level)}, and {' and '.join(filter(None, (to, lost)))}"
+        lost = "became NaN or infinite" if self.not_finite else ""
+        return f"its norms {' and '.join(filter(None, (to, lost)))}"
 
 
 @dataclass
