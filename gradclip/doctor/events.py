@@ -67,6 +67,7 @@ class Backward(Event, model.Backward):
 
     text: str = "the backward pass"
     broken: Ids = NO_IDS  #: those whose gradients are not finite after it
+    passes: tuple[int, ...] = ()  #: the numbers of the passes, where several events may be of one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -50,6 +50,12 @@ class Round:
     def last_backward(self) -> int:
         """The place of the last backward pass; -1 for none."""
         return max((i for i, event in enumerate(self.events) if isinstance(event, Backward)), default=-1)
+
+    @property
+    def last_pass(self) -> Hashable:
+        """The identity of the last backward pass; None for none."""
+        event = self.events[self.last_backward] if self.last_backward >= 0 else None
+        return (event.passes or id(event)) if isinstance(event, Backward) else None
 
     @property
     def is_idle(self) -> bool:

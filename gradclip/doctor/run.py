@@ -96,12 +96,12 @@ def _apart(found: Sequence[Round]) -> frozenset[int]:
     """The optimizers that are never clipped, on purpose: others are, whose gradients come from other backward passes."""
     own = _by_optimizer(found)
     clipped = {key for key, rounds in own.items() if any(one.clips for one in rounds)}
-    passes = {id(one.events[one.last_backward]) for key in clipped for one in own[key] if one.last_backward >= 0}
+    passes = {one.last_pass for key in clipped for one in own[key]} - {None}
     return frozenset(
         key
         for key, rounds in own.items()
         if clipped and key not in clipped
-        if all(one.last_backward < 0 or id(one.events[one.last_backward]) not in passes for one in rounds)
+        if all(one.last_pass not in passes for one in rounds)
         and not _follows(rounds, [one for one in found if one.step.optimizer in clipped], found)
     )
 

@@ -17,7 +17,9 @@ from gradclip.backends.jax import gradient_transformation
 from gradclip.dialects import torch
 
 
-def train(optimizer: optax.GradientTransformation, change: Callable[[Any], Any] = lambda grads: grads, broken: int = 0) -> Any:
+def train(
+    optimizer: optax.GradientTransformation, change: Callable[[Any], Any] = lambda grads: grads, broken: int = 0, more: int = 0
+) -> Any:
     """Train a small model in compiled steps, the first of which are broken, and return the state of the optimizer."""
     x, y = jax.random.normal(jax.random.key(0), (64, 4)), 3 * jax.random.normal(jax.random.key(1), (64,))
     params = {"w": jnp.ones(4), "b": jnp.zeros(())}
@@ -29,7 +31,7 @@ def train(optimizer: optax.GradientTransformation, change: Callable[[Any], Any] 
         updates, state = optimizer.update(change(grads), state, params)
         return optax.apply_updates(params, updates), state
 
-    for count in range(6 + broken):
+    for count in range(6 + broken + more):
         params, state = jax.block_until_ready(step(params, state, math.nan if count < broken else 1.0))
     return state
 
@@ -57,6 +59,58 @@ def no_clip() -> None:
 def own_after_adam() -> None:
     """gradclip's link comes after the optimizer, in a compiled step."""
     train(optax.chain(optax.adam(1.0), gradient_transformation(torch.clip_grad_norm(1.0))))  # <- GM108
+
+
+def masked_with_decay() -> None:
+    """The mask is meant for the decay, and keeps a parameter from the clip too."""
+    inner = optax.chain(optax.clip_by_global_norm(1.0), optax.add_decayed_weights(0.1))
+    train(optax.chain(optax.masked(inner, {"w": True, "b": False}), optax.adam(0.01)))  # <- GM118
+
+
+def right_masked() -> None:
+    """Right: the mask is the clip's own."""
+    train(optax.chain(optax.masked(optax.clip_by_global_norm(1.0), {"w": True, "b": False}), optax.adam(0.01)))
+
+
+def one_pass() -> None:
+    """One pass makes the gradients of two optimizers, and one of them clips."""
+    optimizers = {"w": optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.01)), "b": optax.sgd(0.01)}  # <- GD101
+    pair(optimizers, lambda params: jax.grad(lambda p: jnp.sum((p["w"] - p["b"]) ** 2))(params))
+
+
+def right_two_passes() -> None:
+    """Right: two passes make the gradients of two optimizers, and one of them is not clipped on purpose."""
+    optimizers = {"w": optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.01)), "b": optax.sgd(0.01)}
+    pair(optimizers, lambda params: {name: jax.grad(lambda x: jnp.sum((x - 3) ** 2))(x) for name, x in params.items()})
+
+
+def pair(optimizers: Any, gradients: Callable[[Any], Any]) -> None:
+    """Train two parameters, each by an optimizer of its own, in a compiled step."""
+    params = {"w": jnp.ones(4), "b": jnp.zeros(4)}
+    states = {name: x.init(params[name]) for name, x in optimizers.items()}
+
+    @jax.jit
+    def step(params: Any, states: Any) -> Any:
+        grads, new = gradients(params), {}
+        for name, optimizer in optimizers.items():
+            updates, states[name] = optimizer.update(grads[name], states[name])
+            new[name] = optax.apply_updates(params[name], updates)
+        return new, states
+
+    for _ in range(6):
+        params, states = jax.block_until_ready(step(params, states))
+
+
+def held_back() -> None:
+    """Each micro-batch is clipped, and the optimizer steps after three."""
+    held = optax.MultiSteps(optax.adam(0.01), 3).gradient_transformation()
+    train(optax.chain(optax.clip_by_global_norm(0.5), held), more=12)  # <- GM119
+
+
+def right_held_back() -> None:
+    """Right: the mean of three micro-batches is clipped."""
+    held = optax.MultiSteps(optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.01)), 3)
+    train(held.gradient_transformation(), more=12)
 
 
 def right_by_hand() -> None:

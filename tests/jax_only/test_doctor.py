@@ -144,7 +144,7 @@ WRAPPED = {
     "accumulation around": ("optax.MultiSteps(optax.chain(CLIP, optax.adam(0.01)), 1)", set()),
     "accumulation within": (
         "optax.chain(CLIP, optax.MultiSteps(optax.chain(optax.scale(1.0), optax.adam(0.01)), 2).gradient_transformation())",
-        set(),
+        {"GM119"},
     ),
     "a condition around a chain": (
         "optax.chain(optax.apply_if_finite(optax.chain(CLIP, optax.scale(1.0)), 3), optax.sgd(0.01))",
@@ -159,7 +159,8 @@ def test_links_within_links(name: str, tmp_path: Path) -> None:
     check = "assert state[1].hyperparams.keys() == {'learning_rate', 'b1', 'b2', 'eps', 'eps_root'}" if "inject" in name else ""
     path = watched.written(tmp_path, "jax", NESTED.replace("OPTIMIZER", optimizer).replace("CHECK", check))
     told = watched.told(path, "--steps", "7")
-    assert (told.report["ended"], told.report["steps"]) == ("ended", 6), told.report["said"]
+    steps = 3 if "GM119" in found else 6
+    assert (told.report["ended"], told.report["steps"]) == ("ended", steps), told.report["said"]
     assert {code for code, _ in told.found} - {"GD301"} == found, told.report  # an update is far smaller than a gradient
 
 

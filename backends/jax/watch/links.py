@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,11 +19,14 @@ from gradclip.doctor.request import Request, as_number
 from gradclip.natives.model import Applied
 from gradclip.natives.optax import NATIVES, may_clip_updates
 
-__all__ = ["CLIPS", "OPTIMIZERS", "Link", "Seen", "device", "left_out", "norm", "of_request", "of_rule", "record"]
+__all__ = ["CLIPS", "HOLDS", "OPTIMIZERS", "Link", "Seen", "device", "left_out", "norm", "of_request", "of_rule", "record"]
 
 #: optax's links that clip, by their names
 CLIPS = {native.last: native for native in NATIVES if native.applied is Applied.CHAIN and native.is_own}
 OPTIMIZERS = ("adabelief", "adafactor", "adagrad", "adam", "adamw", "lamb", "lars", "lion", "rmsprop", "sgd", "scale_by_adam")
+
+
+HOLDS = "MultiSteps"  #: the link that holds the gradients back until the last of several passes
 
 
 class Link(NamedTuple):
@@ -43,6 +47,7 @@ class Seen(NamedTuple):
     after: Any
     skip: Any = False  #: whether it leaves the step out
     where: Place = NOWHERE  #: of a clip outside of the chain
+    leaves: int = 0  #: how many it got; 0 where that does not count
 
 
 def of_rule(rule: Any) -> Link:
@@ -76,27 +81,45 @@ def left_out(state: Any, after: Any) -> Any:
     return ~state.last_finite & (after == 0) if hasattr(state, "last_finite") else False
 
 
-def record(recorder: Recorder, seen: list[Seen], where: Place, key: int) -> None:
-    """Record the events of one update, from what its links did."""
+def record(recorder: Recorder, seen: list[Seen], where: Place, key: int, passes: tuple[int, ...] = ()) -> None:
+    """Record the events of one update, from what its links did; ``passes`` made the gradients, as far as it is known."""
     every = frozenset(hash((key, one.part)) for one in seen if one.part) or frozenset({key})
+    clips = list(_clips(seen, where, key, every))
+    bare = _bare(recorder, seen, key)
+    # parts without a clip are left out by the partition on purpose
+    params = (NO_IDS.union(*(clip.ids for clip in clips)) or every) | bare
+    recorder.add(Backward(where=where, params=these(params), passes=passes))
+    for clip in clips:
+        recorder.add(clip)
+    if any(one.link.name == HOLDS and one.after == 0 < one.before for one in seen):
+        return
+    shown = " · ".join(f"{one.link.name} {one.before:.3g} → {one.after:.3g}" for one in seen)
+    name = seen[0].link.name if len(seen) == 1 else "the chain"
+    whole = () if not seen or any(one.part for one in seen) else ((key, seen[0].before),)  # before the first link
+    kind = SkipByRule if any(one.skip for one in seen) else Step
+    recorder.add(kind(where=where, params=these(params), text=name, links=shown, optimizer=key, total=1, norms=whole))
+
+
+def _clips(seen: list[Seen], where: Place, key: int, every: Ids) -> Iterator[Clip]:
     late: Ids = NO_IDS  #: what an optimizer has taken
-    clips = []
-    for link, part, before, after, _, there in seen:
+    for link, part, before, after, _, there, _ in seen:
         params = frozenset({hash((key, part))}) if part else every
         if link.is_clip and not (params & late and may_clip_updates(link.name)):
             limit = as_number(link.limit)
             at = where if there is NOWHERE else there
             clip = Clip(where=at, params=these(params), text=link.name, limit=limit, before=before, after=after)
             clip = replace(clip, is_late=bool(params & late), only_measures=limit == math.inf)
-            clips.append(replace(clip, kind="value" if link.is_value else "norm"))
+            yield replace(clip, kind="value" if link.is_value else "norm")
         late |= params if link.name in OPTIMIZERS else NO_IDS
-    # parts without a clip are left out by the partition on purpose
-    params = NO_IDS.union(*(clip.ids for clip in clips)) or every
-    recorder.add(Backward(where=where, params=these(params)))
-    for clip in clips:
-        recorder.add(clip)
-    shown = " · ".join(f"{one.link.name} {one.before:.3g} → {one.after:.3g}" for one in seen)
-    name = seen[0].link.name if len(seen) == 1 else "the chain"
-    whole = () if not seen or any(one.part for one in seen) else ((key, seen[0].before),)  # before the first link
-    kind = SkipByRule if any(one.skip for one in seen) else Step
-    recorder.add(kind(where=where, params=these(params), text=name, links=shown, optimizer=key, total=1, norms=whole))
+
+
+def _bare(recorder: Recorder, seen: list[Seen], key: int) -> Ids:
+    """The leaves, as one parameter, that an optimizer takes and that a mask around several links has kept from the clips."""
+    clips = [one for one in seen if one.link.is_clip]
+    most = max((one.leaves for one in seen if one.link.name in OPTIMIZERS and not one.part), default=0)
+    many = most - sum(one.leaves for one in clips)
+    if many <= 0 or not clips or any(one.part or not one.leaves for one in clips):
+        return NO_IDS
+    bare = hash((key, "bare"))
+    recorder.names[bare] = f"{many} of {most} leaves"
+    return frozenset({bare})
