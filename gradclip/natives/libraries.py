@@ -155,6 +155,10 @@ OTHERS: Mapping[str, Library] = {
         "MLX clips by one norm over all gradients, and returns them with the norm",
         "Write: gradclip.clip({0}, gradclip.dialects.torch.clip_grad_norm({1})).",
     ),
+    r"rlax(\._src)?(\.\w+)?\.clip_gradient": Library(
+        "RLax passes a value on, and clips each element of its gradient on the way back",
+        "Keep it: it bounds a gradient within the loss, and gradclip those of the parameters.",
+    ),
     r"torchopt\.(clip\.)?clip_grad_norm": Library("torchopt makes a transformation that clips by one norm", _SLOT),
     r"fastai(\.\w+)*\.GradientClip": Library("fastai clips by one norm in a callback", _SLOT),
     r"skorch(\.\w+)*\.GradientNormClipping": Library("skorch clips by one norm in a callback", _SLOT),

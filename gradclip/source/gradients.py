@@ -21,7 +21,7 @@ _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _GRADIENT = words("grad grads gradient gradients gvs gradvar gradvars dparam dparams dtheta")
 _SOMETHING_ELSE = words(
     "norm norms clip max min requires no use has with enable is scaler scale fn acc accum accumulation steps step action "
-    "actions dqda checkpoint checkpointing penalty normed normalized normalised hess hessian"
+    "actions dqda checkpoint checkpointing penalty normed normalized normalised hess hessian len length num count mask"
 )
 _BY_HAND = re.compile(r"d([A-Z]\w*|[wbuv]\w{0,2})")  # dW, dWxh, db: names from derivations on paper
 _MAKES = words(
@@ -146,6 +146,10 @@ class Gradients:
         key = (Gradients.is_taken, first.value)
         uses = self._resolver.uses.get(first.value, ())
         return self._source.once(key, lambda: any(self._is_applied(use) for use in uses))
+
+    def is_called_one(self, call: cst.Call) -> bool:
+        """Whether the result of a call has a gradient's name."""
+        return self.is_named(last_name(self._source.target(call)))
 
     def _is_applied(self, node: cst.CSTNode) -> bool:
         """Whether a value is part of an argument of ``apply_gradients`` or a similar function."""

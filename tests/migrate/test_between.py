@@ -42,6 +42,15 @@ def test_no_clip_with_an_unknown_statement_within_is_rewritten_and_each_is_named
     assert not silent, f"{len(silent)} of {count}: {silent[0]}"
 
 
+def test_a_list_of_parameters_made_before_keeps_a_clip_only_from_what_stands_between_its_loops() -> None:
+    """What the list has by the first loop is clipped by hand, and by the call: only its loops read gradients."""
+    before = "def clip(model, limit):\n    params = list(model.parameters())\n    sync(params)\n"
+    programs = [one.source.replace("def clip(params, limit):\n", before) for one in between.changed("torch")]
+    rewrites = [one for one in programs if migrate_source(one, Options()).source != one]
+    assert len(programs) >= 80
+    assert not rewrites, f"{len(rewrites)} of {len(programs)}: {rewrites[0]}"
+
+
 @pytest.mark.parametrize("framework", between.FRAMEWORKS)
 def test_a_harmless_statement_within_a_clip_keeps_no_rewrite_away(framework: str) -> None:
     kept = [one for one in between.harmless(framework) if rewritten(migrate(one.source)) != ["GM402"]]

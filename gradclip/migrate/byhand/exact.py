@@ -50,13 +50,18 @@ class Exact:
         self._given: dict[cst.CSTNode, Form] = {}  #: the values of parameters while a body is read
         self._depth = 0
         self.read: set[cst.CSTNode] = set()  #: the bindings whose values it has followed
+        self.over: set[cst.CSTNode | str] = set()  #: the collections: the binding of a list that it has followed, or the code
         self.opaque: list[cst.BaseExpression] = []  #: the parts that stay as they are
         self.entered: set[cst.CSTNode] = set()  #: the functions whose values it has followed
 
     def again(self, node: cst.BaseExpression) -> Form:
-        """The form of an expression, with fresh ``read``, ``opaque`` and ``entered``."""
-        self.read, self.opaque, self.entered = set(), [], set()
+        """The form of an expression, with fresh ``read``, ``over``, ``opaque`` and ``entered``."""
+        self.read, self.over, self.opaque, self.entered = set(), set(), [], set()
         return self.of(node)
+
+    def made_before(self) -> set[cst.CSTNode | str]:
+        """The binding of the one list that all loops are over: they alone read its gradients, wherever it is made before."""
+        return self.over if len(self.over) == 1 else set()
 
     def of(self, node: cst.BaseExpression) -> Form:
         """The form of an expression."""
@@ -127,8 +132,10 @@ class Exact:
         place = self.certain.place(node) if isinstance(node, cst.Name) else None
         value = self.certain.value(place) if place not in self._given else None
         leaves = isinstance(value, cst.Call) and read(value, self._resolver)[0] in vocabulary.LEAVES and len(value.args) == 1
+        before = self.over.copy()  # without those that its own value is made of
         made = self.of(value if leaves and value is not None else node)
         self.read |= {place} if leaves and place is not None else set()
+        self.over = before | {place if place is not None and place in self.read else self._source.code(node)}
         return made if made.op != "list" else made.parts[1] if made.parts[0] == Form("item", (made.parts[1],)) else made
 
     def _total(self, place: cst.CSTNode, holder: cst.AugAssign) -> Form | None:

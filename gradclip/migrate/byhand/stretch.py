@@ -47,7 +47,8 @@ class _Stretch:
         source, self._values = context.source, context.values
         self._function = source.function(clip.site)
         around = {clip.site, *source.ancestors(clip.site)}
-        here = (one for one in exact.read if source.function(one) in around and clip.site not in source.ancestors(one))
+        read = exact.read - exact.made_before()
+        here = (one for one in read if source.function(one) in around and clip.site not in source.ancestors(one))
         whole = isinstance(self._function, cst.Module)
         self._extent = (0, len(source.data)) if whole else source.span(self._function)
         self._here = [one for one in here if not isinstance(exact.certain.function_at(one), (cst.FunctionDef, cst.Lambda))]

@@ -47,7 +47,7 @@ def remains(site: cst.CSTNode, call: str, norm: Form | None, exact: Exact, conte
         return None
     here = [place for place in exact.read if source.function(place) in around and place not in inner]
     loop = next((one for one in source.ancestors(site) if isinstance(one, LOOPS)), None)
-    if loop is not None and any(loop not in source.ancestors(place) for place in here):
+    if loop is not None and any(loop not in source.ancestors(place) for place in {*here} - exact.made_before()):
         return None
     if any(_is_bound_again(node, site, context) for node in exact.opaque):
         return None

@@ -127,7 +127,7 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision | ByValue]:
         yield unchanged(node, "GM112", f"{shown} is the gradient of an action, not of a parameter.")
     elif gradients.is_gradient(clipped) and made.is_rectified:
         yield unchanged(node, "GM112", f"It keeps the positive part of {shown}, and bounds nothing from above.")
-    elif gradients.is_gradient(clipped):
+    elif gradients.is_gradient(clipped) or (function is not None and gradients.is_called_one(node)):
         yield made
     elif gradients.is_parameter(clipped):
         yield unchanged(node, "GM112", f"{shown} is a parameter, not its gradient.")

@@ -19,7 +19,7 @@ _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _GRADIENTS = words("grad grads gradient gradients gvs g gs update updates dparams dtheta")
 _ELSE = words(
     "norm norms clip clipping max min requires no use has with enable is scaler scale fn func step steps hess hessian loss "
-    "penalty rate rates num count type accumulation checkpoint checkpointing action actions"
+    "penalty rate rates num count len length type accumulation checkpoint checkpointing action actions"
 )
 _BY_HAND = re.compile(r"d([A-Z]\w*|[wb]\d?)")  # dW, db
 _NORM = re.compile(
@@ -108,11 +108,12 @@ def product(one: Value, other: Value) -> Value:
 
 
 def quotient(one: Value, other: Value, division: ast.expr | ast.AugAssign) -> Value:
-    """A quotient; of a norm and a norm nothing is known: it is a cosine, or a trust ratio."""
+    """A quotient; of a norm of parameters and one of gradients nothing is known: it is a trust ratio."""
     if one.has(Fact.CAPPED) and other.has(Fact.NORM):
         return Value(Fact.COEFFICIENT | Fact.BOUNDED | one.facts & Fact.GRADIENTS, division)
     if one.has(Fact.MEASURED) and other.has(Fact.MEASURED):
-        return NOTHING
+        is_limit = one.has(Fact.NORM) and one.has(Fact.GRADIENTS) and other.has(Fact.NORM)  # an average of earlier norms
+        return Value(Fact.COEFFICIENT | other.facts & _ALONG, division) if is_limit else NOTHING
     if one.has(Fact.GRADIENT):
         return Value(Fact.GRADIENT, division if other.has(Fact.NORM) else None)
     if other.has(Fact.DIVISOR):

@@ -116,6 +116,31 @@ def test_a_clip_is_followed_through_names_and_functions(kind: str) -> None:
             torch.testing.assert_close(one, other, rtol=1e-6, atol=0)
 
 
+MADE = ("list(given)", "[*given]", "[p for p in given if p.grad is not None]", "sorted(given, key=len)")
+BEFORE = {
+    "an optimizer": "torch.optim.SGD(params, lr=0.1)",
+    "a step": "torch.optim.SGD(params, lr=0.1).step()",
+    "a backward pass": "sum((p ** 2).sum() for p in params).backward()",
+    "a gradient in place": "params[0].grad.mul_(3)",
+    "a list that shrinks": "params.pop()",
+    "a loop": "for p in params:\n    p.grad.add_(1)",
+}
+
+
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("kind", BEFORE)
+def test_a_list_of_parameters_may_be_made_long_before(made: str, kind: str) -> None:
+    """The clip reads the gradients only in its loops over that list."""
+    norm, scale = list(NORMS.values())[len(kind) % 6], list(SCALES.values())[len(kind + made) % len(SCALES)]
+    body = textwrap.indent(f"params = {made}\n{BEFORE[kind]}\n{norm}\n{scale}", "    ")
+    code = f"import torch\n\n\ndef clip(given, limit):\n{body}\n"
+    migrated = migrate(code)
+    assert rewritten(migrated) == ["GM402"]
+    for limit in (0.5, 1e4):
+        for one, other in zip(clipped(migrated.source, limit), clipped(code, limit), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-6, atol=0)
+
+
 def test_two_clips_with_the_same_names_leave_nothing_behind() -> None:
     once = f"n = torch.stack([p.grad.norm() for p in PARAMS]).norm()\n{SCALES['an if'].replace('params', 'PARAMS')}"
     body = textwrap.indent(f"{once.replace('PARAMS', 'some')}\nprint(n)\n{once.replace('PARAMS', 'others')}", "    ")
