@@ -23,6 +23,7 @@ TESTS = Path(__file__).parent
 ALONE = ("all", "keras", "package", "site")  # each of these runs its own tests only
 
 READERS = frozenset({"source", "lint", "migrate", "rounds"})  #: tests that read sources and use no tensors: one run is enough
+SHARED = frozenset({"core", "steps"})  #: what each framework runs, where a test asks for it
 
 hypothesis.settings.register_profile("gradclip", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("gradclip")
@@ -85,6 +86,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     marked = [(item, mark.args[0]) for item in items for mark in item.iter_markers("needs")]
     without = {item for item, attribute in marked if not getattr(load(config), attribute)}
     backend = config.getoption("--backend")
+    if backend != "numpy":
+        without |= {item for item in items if _asks_for_no_framework(item)}
     on = os.environ.get("KERAS_BACKEND", "") if backend == "keras" else backend
     if not config.getoption("--slow"):
         marked = [(item, mark.kwargs) for item in items for mark in item.iter_markers("slow")]
@@ -95,6 +98,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         without |= _left_out([item for item in items if item not in without], many, on)
     config.hook.pytest_deselected(items=[item for item in items if item in without])
     items[:] = [item for item in items if item not in without]
+
+
+def _asks_for_no_framework(item: pytest.Item) -> bool:
+    """Whether a test that each framework runs is the same on all: NumPy runs it."""
+    asked = {"backend", "pytestconfig"} & set(getattr(item, "fixturenames", ()))
+    return item.path.parts[len(TESTS.parts)] in SHARED and not asked and item.get_closest_marker("needs") is None
 
 
 def _drawn(items: list[pytest.Item], backend: str, on: str) -> dict[int, list[pytest.Item]]:

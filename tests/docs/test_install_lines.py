@@ -61,16 +61,6 @@ def test_the_blocks_of_the_readme(backend: Framework, install: Make) -> None:
         assert ("NumPy ran alone" in demo.stdout) == (backend.name == "numpy")
 
 
-def test_the_demo_of_the_readme(backend: Framework, install: Make) -> None:
-    """Its line installs no framework but NumPy, whichever the machine has."""
-    (line,) = re.findall(r"^    .*(pip install .*) && \.venv/bin/gradclip demo$", README, re.MULTILINE)
-    environment = install(line.replace("-q ", ""))
-    assert not {"torch", "tensorflow", "paddlepaddle", "jax"} & environment.names
-    done = environment.run("-m", "gradclip", "demo", "--steps", "12")
-    assert (done.returncode, "NumPy ran alone" in done.stdout) == (0, True), done.stdout + done.stderr
-    assert "pip install" not in done.stdout
-
-
 def test_the_section_of_the_first_page(backend: Framework, install: Make) -> None:
     text = pages.section(PAGE, TITLES[backend.name])
     environment = install(*LINE.findall(text))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
+import copies
 import pytest
 import watched
-from launched import TIME_LIMIT, environment
 
 START = """
 import _thread, queue, threading, time
@@ -219,13 +217,12 @@ in_threads(train_and_clean, train_and_clean)
 """,
     ],
 )
-@pytest.mark.parametrize("signals", ["signal.SIG_DFL", "signal.SIG_IGN"])  # a shell's script starts its background ignoring it
-def test_enough_steps_end_all_threads(tmp_path: Path, body: str, signals: str) -> None:
+@pytest.mark.parametrize("handler", ["default_int_handler", "SIG_IGN"])  # a shell's script starts its background ignoring it
+def test_enough_steps_end_all_threads(tmp_path: Path, body: str, handler: str) -> None:
     watched.written(tmp_path, "torch", START + body)
-    code = f"import os, signal, sys; signal.signal(signal.SIGINT, {signals}); "
-    code += "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-    command = [sys.executable, "-c", code, "-P", "-m", "gradclip", "doctor", "train.py", "--steps", "5"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=TIME_LIMIT)
+    code = f"import runpy, signal, sys; signal.signal(signal.SIGINT, signal.{handler}); "
+    code += "sys.argv = 'gradclip doctor train.py --steps 5'.split(); runpy.run_module('gradclip', run_name='__main__')"
+    done = copies.run("torch", "-c", code, cwd=tmp_path)
     assert done.stdout.lstrip().startswith("Stopped after enough steps: "), done.stdout + done.stderr
     assert ", 0 findings" in done.stdout
     assert "Traceback" not in done.stderr

@@ -134,10 +134,9 @@ def test_a_target(clips: Path, name: str) -> None:
     ],
 )
 def test_functions_that_fail(clips: Path, name: str, reason: str, words: str) -> None:
-    status, report = run(f"clips:{name}", *SOME, "--seconds", "0.5")
+    status, report = run(f"clips:{name}", *SOME[2:], "--seconds", "0.5")  # one case: each may start another process
     assert status == 1
-    assert set(statuses(report).values()) == {("fail", reason)}
-    assert len(statuses(report)) == 2
+    assert statuses(report) == {"optax.clip/both-sides": ("fail", reason)}
     assert all(words in result["message"] for result in report["results"] if result["status"] == "fail")
 
 
