@@ -90,10 +90,10 @@ def _loops(threads: int, elements: int) -> Iterator[list[tuple[str, Call]]]:
         np.multiply(x, factor, out=made)
 
     def squares(x: np.ndarray) -> None:
-        kernels.squares([x], [x.size], KIND)
+        kernels.loops.squares([x], [x.size], KIND)
 
     def product(x: np.ndarray, made: np.ndarray) -> None:
-        kernels.multiply([made], [x], [x.size], KIND, float(factor))
+        kernels.loops.multiply([made], [x], [x.size], KIND, float(factor))
 
     with ThreadPoolExecutor(threads) as pool:
 

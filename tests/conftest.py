@@ -189,6 +189,6 @@ def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def soon_large(backend: Framework, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lower the thresholds, so that small tensors reach the paths for large ones."""
     base = importlib.import_module("frameworks.base")
-    loops = "gradclip.backends.host.kernels."
-    for name, size in ((f"{loops}LARGE", base.LARGE), (f"{loops}PART", base.LARGE // 2), *backend.thresholds):
+    loops = ("gradclip.backends.host.kernels.SHARES", (base.LARGE, base.LARGE // 2))
+    for name, size in (loops, *backend.thresholds):
         monkeypatch.setattr(name, size)

@@ -12,16 +12,16 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from gradclip.backends.host.threads import Threads, one
-
 try:
     from gradclip.backends.host import _kernels
 except ImportError:
     KINDS: dict[str, int] = {}
 else:
+    loops = _kernels
     KINDS = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3}  #: the dtypes that the loops know, by their names
 
-PART, LARGE = 1 << 18, 1 << 19  # elements that a thread takes at a time; elements from which several threads work
+#: what the loops take behind the number of threads: elements from which several work, and those that one takes at a time
+SHARES = 1 << 19, 1 << 18
 _Sizes = list[int] | None
 
 
@@ -36,36 +36,9 @@ def fills(strides: Iterable[int], shape: Iterable[int]) -> bool:
     return True
 
 
-def squares(pieces: list[Any], sizes: _Sizes, kind: int, threads: Threads = one) -> list[float]:
-    """The sum of the squares of each piece, as accurate as float64."""
-    return _kernels.squares(pieces, sizes, kind, threads, LARGE, PART)
-
-
-def multiply(
-    targets: list[Any], sources: list[Any], sizes: _Sizes, kind: int, factor: float | list[float], threads: Threads = one
-) -> None:
-    """Write each source times a factor, or times its own factor from a list, to its target, which may be the source.
-
-    It multiplies half precision in float32 and rounds the product once.
-    """
-    _kernels.multiply(targets, sources, sizes, kind, factor, threads, LARGE, PART)
-
-
-def clamp(
-    targets: list[Any], sources: list[Any], sizes: _Sizes, kind: int, lower: float, upper: float, threads: Threads = one
-) -> None:
-    """Write each source, clamped to ``lower <= upper``, to its target, which may be the source; NaN stays NaN."""
-    _kernels.clamp(targets, sources, sizes, kind, lower, upper, threads, LARGE, PART)
-
-
-def fit(pieces: list[Any], sizes: _Sizes, kind: int, lower: float, upper: float, threads: Threads = one) -> list[bool]:
-    """Whether all elements of each piece lie between two bounds, and none is a NaN."""
-    return _kernels.fit(pieces, sizes, kind, lower, upper, threads, LARGE, PART)
-
-
 def overlap(pieces: list[Any], sizes: _Sizes, itemsize: int) -> bool:
     """Whether two pieces share memory, which may be a device's: none is read. For sizes in bytes the itemsize is 1."""
     if KINDS:
-        return _kernels.overlap(pieces, sizes, itemsize)
+        return loops.overlap(pieces, sizes, itemsize)
     spans = sorted((start, start + size * itemsize) for start, size in zip(pieces, sizes or [], strict=True) if size)
     return any(one[1] > other[0] for one, other in itertools.pairwise(spans))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gradclip.backends.host import kernels
@@ -15,10 +15,9 @@ from gradclip.core.norms import combine
 from gradclip.core.ranges import is_right
 from gradclip.core.reference import Reference
 
-__all__ = ["FUSED", "HostLane"]
+__all__ = ["FUSED", "HostLane", "at"]
 
 Memory = tuple[list[Any], list[int] | None]  #: the memory and the size of each tensor, as the loops take them
-Known = tuple[Sequence[Tensor], Memory]
 
 
 class HostLane(Reference):
@@ -29,28 +28,27 @@ class HostLane(Reference):
 
     threads: Threads = staticmethod(allowed)  #: the number of threads for large tensors
 
-    def __init__(self, backend: Backend, dtype: str, kinds: Sequence[str], known: Known | None = None) -> None:
+    def __init__(self, backend: Backend, dtype: str, kinds: Sequence[str]) -> None:
         """
         Args:
             backend: the tensors' backend.
             dtype: the common dtype, or the dtype that they promote to.
             kinds: their dtypes, each once.
-            known: a list of tensors with their memory, if it is known.
         """
-        self.backend, self.dtype, self.kinds, self._known = backend, dtype, kinds, known
+        self.backend, self.dtype, self.kinds = backend, dtype, kinds
 
     # ---- the four operations ---------------------------------------------------------------------------------------------
 
     def total(self, tensors: Sequence[Tensor], order: float, wide: str = "") -> Any:
         if order != 2:
             return super().total(tensors, order, wide)
-        n = math.sqrt(sum(self._squares(tensors)))  # in float64, which only the squares of a float64 can leave
+        n = math.sqrt(sum(self._by_kind(self._squares, tensors)))  # in float64, which only the squares of a float64 can leave
         return n if "float64" not in self.kinds or is_right(n, "float64") else super().total(tensors, order, wide)
 
     def each(self, tensors: Sequence[Tensor], order: float) -> list[Any]:
         if order != 2:
             return super().each(tensors, order)
-        found = list(map(math.sqrt, self._squares(tensors)))
+        found = list(map(math.sqrt, self._by_kind(self._squares, tensors)))
         if "float64" not in self.kinds or all(is_right(n, "float64") for n in found):
             return found
         reference = super().each
@@ -62,25 +60,21 @@ class HostLane(Reference):
                 return list(tensors)
             if not is_one_factor(factors):
                 return super().scale(tensors, factors, into)
-            return self._run(kernels.multiply, tensors, into, factors)
+            return self._run(kernels.loops.multiply, tensors, into, factors)
         if not all(map(is_one_factor, factors)):
             return super().scale(tensors, factors, into)
-        if into == "new":
-            return self._run(kernels.multiply, tensors, into, factors)
-        places = [i for i, c in enumerate(factors) if c != 1.0]
-        if len(places) == len(factors):
-            return self._run(kernels.multiply, tensors, into, factors)
-        results = list(tensors)
-        if places:
-            scaled = self._run(kernels.multiply, [tensors[i] for i in places], into, [factors[i] for i in places])
-            for i, x in zip(places, scaled, strict=True):
-                results[i] = x
-        return results
+        places = [i for i, c in enumerate(factors) if into == "new" or c != 1.0]
+        return self._run_some(places, kernels.loops.multiply, tensors, into, factors)
 
     def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
         if not isinstance(lower, float) or not isinstance(upper, float):
             return super().clamp(tensors, lower, upper, into)
-        return self._run(kernels.clamp, tensors, into, lower, max(lower, upper))
+        bounds = lower, max(lower, upper)
+        places: Sequence[int] = range(len(tensors))
+        if into == "kept":  # a read takes a third of the time of a write
+            fits = self._by_kind(self._fit, tensors, bounds)
+            places = [i for i in places if not fits[i]]
+        return self._run_some(places, kernels.loops.clamp, tensors, into, *bounds)
 
     def _norms(self, tensors: Sequence[Tensor], order: float, wide: str) -> list[Any]:
         """The reference's norms; it takes large tensors in pieces, because it converts them to float64."""
@@ -92,48 +86,47 @@ class HostLane(Reference):
 
     # ---- how the loops are called ----------------------------------------------------------------------------------------
 
-    def _squares(self, tensors: Sequence[Tensor]) -> list[float]:
-        if len(self.kinds) == 1:
-            return kernels.squares(*self._memory(tensors), kernels.KINDS[self.kinds[0]], self.threads)
-        found: list[float] = [0.0] * len(tensors)
-        for kind, places, some in self._by_kind(tensors):
-            for i, squares in zip(places, kernels.squares(*self._memory(some), kind, self.threads), strict=True):
-                found[i] = squares
-        return found
+    def _squares(self, kind: int, tensors: Sequence[Tensor], numbers: Sequence[Any]) -> list[float]:
+        return kernels.loops.squares(*self.memory(tensors), kind, self.threads, *kernels.SHARES)
+
+    def _fit(self, kind: int, tensors: Sequence[Tensor], bounds: Sequence[Any]) -> list[bool]:
+        return kernels.loops.fit(*self.memory(tensors), kind, *bounds, self.threads, *kernels.SHARES)
 
     def _run(self, loop: Any, tensors: Sequence[Tensor], into: Into, *numbers: Any) -> list[Tensor]:
         """Run a loop that writes, with one number for all tensors or a list with one for each."""
-        if len(self.kinds) == 1:
-            return self._run_alike(loop, tensors, into, kernels.KINDS[self.kinds[0]], numbers)
-        results: list[Tensor] = [None] * len(tensors)
-        for kind, places, some in self._by_kind(tensors):
-            numbers_of = [[n[i] for i in places] if isinstance(n, list) else n for n in numbers]
-            for i, x in zip(places, self._run_alike(loop, some, into, kind, numbers_of), strict=True):
+
+        def run(kind: int, tensors: Sequence[Tensor], numbers: Sequence[Any]) -> list[Tensor]:
+            sources, sizes = self.memory(tensors)
+            room = None if into == "place" else self.room(tensors)
+            loop(sources if room is None else self.pieces(room), sources, sizes, kind, *numbers, self.threads, *kernels.SHARES)
+            return self.wrote(list(tensors)) if room is None else self.finished(room, tensors)
+
+        return self._by_kind(run, tensors, numbers)
+
+    def _run_some(self, places: Sequence[int], loop: Any, tensors: Sequence[Tensor], into: Into, *numbers: Any) -> list[Tensor]:
+        """The same for the tensors at these places; the others stay."""
+        if len(places) == len(tensors):
+            return self._run(loop, tensors, into, *numbers)
+        results = list(tensors)
+        if places:
+            some = self._run(loop, [tensors[i] for i in places], into, *(at(places, n) for n in numbers))
+            for i, x in zip(places, some, strict=True):
                 results[i] = x
         return results
 
-    def _run_alike(self, loop: Any, tensors: Sequence[Tensor], into: Into, kind: int, numbers: Sequence[Any]) -> list[Tensor]:
-        sources, sizes = self._memory(tensors)
-        if into == "place":
-            loop(sources, sources, sizes, kind, *numbers, self.threads)
-            return self.wrote(list(tensors))
-        room = self.room(tensors)
-        loop(self.pieces(room), sources, sizes, kind, *numbers, self.threads)
-        return self.finished(room, tensors)
-
-    def _memory(self, tensors: Sequence[Tensor]) -> Memory:
-        if self._known is not None and tensors is self._known[0]:
-            return self._known[1]
-        return self.memory(tensors)
-
-    def _by_kind(self, tensors: Sequence[Tensor]) -> list[tuple[int, Sequence[int], Sequence[Tensor]]]:
-        """The tensors of each dtype, by the loops' number of it, with their places."""
+    def _by_kind(self, run: Callable[..., list[Any]], tensors: Sequence[Tensor], numbers: Sequence[Any] = ()) -> list[Any]:
+        """What ``run`` returns of each tensor: it takes tensors of one dtype, by the loops' number of it, and their numbers."""
         if len(self.kinds) == 1:
-            return [(kernels.KINDS[self.kinds[0]], range(len(tensors)), tensors)]
-        places: dict[str, list[int]] = {}
+            return run(kernels.KINDS[self.kinds[0]], tensors, numbers)
+        by_kind: dict[str, list[int]] = {}
         for i, x in enumerate(tensors):
-            places.setdefault(self.backend.dtype(x), []).append(i)
-        return [(kernels.KINDS[kind], of_kind, [tensors[i] for i in of_kind]) for kind, of_kind in places.items()]
+            by_kind.setdefault(self.backend.dtype(x), []).append(i)
+        results: list[Any] = [None] * len(tensors)
+        for kind, places in by_kind.items():
+            found = run(kernels.KINDS[kind], [tensors[i] for i in places], [at(places, n) for n in numbers])
+            for i, x in zip(places, found, strict=True):
+                results[i] = x
+        return results
 
     # ---- a framework supplies --------------------------------------------------------------------------------------------
 
@@ -160,6 +153,11 @@ class HostLane(Reference):
     def wrote(self, tensors: list[Tensor]) -> list[Tensor]:
         """The same tensors after they were written in place; a framework may have to count the write."""
         return tensors
+
+
+def at(places: Sequence[int], number: Any) -> Any:
+    """One number for all tensors, or of a list with one for each those at these places."""
+    return [number[i] for i in places] if isinstance(number, list) else number
 
 
 #: for :attr:`gradclip.Backend.fused` of a backend with such a lane

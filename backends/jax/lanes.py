@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradclip.backends.host import arrays, kernels
-from gradclip.backends.host.lane import HostLane
+from gradclip.backends.host.lane import HostLane, at
 from gradclip.backends.host.threads import cores
 from gradclip.backends.jax import norm, scale
 from gradclip.backends.jax.distributed import awaited
@@ -92,35 +92,21 @@ class InMemory(HostLane, JaxReference):
         return super().scale(tensors, factors, "kept")  # arrays are immutable, so one may be returned itself
 
     def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
-        """A large tensor within the bounds is returned itself: a read takes a third of the time."""
-        large = [i for i, size in enumerate(map(_SIZE, tensors)) if size >= _LARGE]
-        if not large or not isinstance(lower, float) or not isinstance(upper, float):
-            return super().clamp(tensors, lower, upper, into)
-        results: list[Tensor] = list(tensors)
-        fit = {i for i in large if self._fits(tensors[i], lower, upper)}
-        rest = [i for i in range(len(tensors)) if i not in fit]
-        if rest:
-            for i, x in zip(rest, super().clamp([tensors[i] for i in rest], lower, upper, into), strict=True):
-                results[i] = x
-        return results
-
-    def _fits(self, x: Tensor, lower: float, upper: float) -> bool:
-        kind = kernels.KINDS[self.backend.dtype(x)]
-        return kernels.fit(self.pieces([x]), None, kind, lower, upper, self.threads)[0]
+        return super().clamp(tensors, lower, upper, "kept")
 
     def _run(self, loop: Any, tensors: Sequence[Tensor], into: Into, *numbers: Any) -> list[Tensor]:
         """Small tensors use a compiled function: JAX takes longer to accept memory than XLA to fill it."""
         large = [i for i, size in enumerate(map(_SIZE, tensors)) if size >= _LARGE and _takes_memory(tensors[i])]
         if len(large) == len(tensors):
             return super()._run(loop, tensors, into, *numbers)
-        function = scale.times if loop is kernels.multiply else scale.bounded
+        function = scale.times if loop is kernels.loops.multiply else scale.bounded
         with np.errstate(over="ignore"):  # a bound beyond the dtype is no bound
             vectors = [np.array(n, WIDE[self.dtype]) for n in numbers]
         if not large:
             return scale.by_chunks(function, tensors, *vectors)
         small = sorted(set(range(len(tensors))).difference(large))
         results: list[Tensor] = [None] * len(tensors)
-        of_large = super()._run(loop, [tensors[i] for i in large], into, *(_at(large, n) for n in numbers))
+        of_large = super()._run(loop, [tensors[i] for i in large], into, *(at(large, n) for n in numbers))
         of_small = scale.by_chunks(function, [tensors[i] for i in small], *(v[small] if v.ndim else v for v in vectors))
         for i, x in zip((*large, *small), (*of_large, *of_small), strict=True):
             results[i] = x
@@ -139,10 +125,6 @@ class InMemory(HostLane, JaxReference):
     def finished(self, made: list[Any], tensors: Sequence[Tensor]) -> list[Tensor]:
         where = [x.sharding if is_committed(x) else None for x in tensors]
         return [jax.device_put(array, place, may_alias=True) for array, place in zip(made, where, strict=True)]
-
-
-def _at(places: list[int], number: Any) -> Any:
-    return [number[i] for i in places] if isinstance(number, list) else number
 
 
 def _takes_memory(x: Tensor) -> bool:

@@ -56,7 +56,7 @@ def eager(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
     if not on_host(tensors):
         are_together = in_order and len({str(x.place) for x in tensors}) == 1
         return AcceleratorLane(backend, dtype) if are_together else None
-    return MemoryLane(backend, dtype, kinds, (tensors, (pointers, sizes))) if kernels.KINDS else None
+    return MemoryLane(backend, dtype, kinds) if kernels.KINDS else None
 
 
 def _lengths(tensors: Sequence[Tensor], sizes: list[int], kinds: Sequence[str]) -> tuple[list[int], int]:
@@ -81,27 +81,9 @@ def is_on_accelerator(x: Tensor) -> bool:
 class MemoryLane(HostLane, PaddleLane):
     """Tensors that each fill one piece of the host's memory, in order or transposed, by the compiled loops."""
 
-    def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
-        if into != "kept" or not isinstance(lower, float) or not isinstance(upper, float):
-            return super().clamp(tensors, lower, upper, into)
-        results = list(tensors)  # elements within the bounds need no write
-        places = [i for i, fits in enumerate(self._fit(tensors, lower, max(lower, upper))) if not fits]
-        rest = super().clamp([tensors[i] for i in places], lower, upper, into) if places else []
-        for i, x in zip(places, rest, strict=True):
-            results[i] = x
-        return results
-
     def _run(self, loop: Any, tensors: Sequence[Tensor], into: Into, *numbers: Any) -> list[Tensor]:
         lane = _KeptLane(self.backend, self.dtype, self.kinds) if into == "kept" else self
         return HostLane._run(lane, loop, tensors, into, *numbers)
-
-    def _fit(self, tensors: Sequence[Tensor], lower: float, upper: float) -> list[bool]:
-        fit = [False] * len(tensors)
-        for kind, places, some in self._by_kind(tensors):
-            found = kernels.fit(*self.memory(some), kind, lower, upper, self.threads)
-            for i, fits in zip(places, found, strict=True):
-                fit[i] = fits
-        return fit
 
     def pieces(self, tensors: Sequence[Any]) -> list[Any]:
         return list(map(paddle.Tensor.data_ptr, tensors))

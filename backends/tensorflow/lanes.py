@@ -84,17 +84,7 @@ class MemoryLane(HostLane):
         return super().scale(tensors, factors, "kept")
 
     def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
-        if not isinstance(lower, float) or not isinstance(upper, float):
-            return super().clamp(tensors, lower, upper, into)
-        results, clipped = list(tensors), []
-        for kind, places, some in self._by_kind(tensors):
-            fits = kernels.fit(self.pieces(some), None, kind, lower, upper, self.threads)
-            clipped += [i for i, fit in zip(places, fits, strict=True) if not fit]
-        if clipped:
-            new = super().clamp([tensors[i] for i in clipped], lower, upper, into)
-            for i, x in zip(clipped, new, strict=True):
-                results[i] = x
-        return results
+        return super().clamp(tensors, lower, upper, "kept")
 
     def pieces(self, tensors: Sequence[Any]) -> list[Any]:
         # NumPy tries a buffer first; for bfloat16 that fails, and takes longer than the clip of a small tensor

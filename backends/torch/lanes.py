@@ -67,7 +67,7 @@ def chosen(backend: Backend, tensors: Sequence[Tensor]) -> Lane | None:
             return None
     if versions.has_modes() or not kernels.KINDS.keys() >= set(kinds):
         return ForeachLane(backend, dtype, looks=not versions.is_recording())
-    return TorchHostLane(backend, dtype, kinds, (tensors, (pointers, sizes)))
+    return TorchHostLane(backend, dtype, kinds)
 
 
 def _share_memory(backend: Backend, tensors: Sequence[Tensor]) -> bool:

@@ -57,8 +57,7 @@ def the_reference_alone(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_large_ones_are_made_by_the_host(rule: Rule, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     grads = [g for name in ("small", "a large one", "several checked together") for g in gradients(name, dtype)]
-    monkeypatch.setattr(kernels, "LARGE", 5000)
-    monkeypatch.setattr(kernels, "PART", 3000)
+    monkeypatch.setattr(kernels, "SHARES", (5000, 3000))
     want = gradclip.clip(grads, rule).grads
     monkeypatch.setattr(lanes, "_LARGE", 5000)
     got = gradclip.clip(grads, rule).grads

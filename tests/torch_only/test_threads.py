@@ -22,7 +22,7 @@ from gradclip.core.rule import Rule
 from gradclip.dialects import torch as dialect
 
 pytestmark = pytest.mark.skipif(not kernels.KINDS, reason="gradclip is installed without compiled loops")
-SIZE = 3 * kernels.LARGE + 5
+SIZE = 3 * kernels.SHARES[0] + 5
 HAS_OPENMP = sys.platform == "linux" and torch.backends.openmp.is_available()
 RULES = {"norm": dialect.clip_grad_norm(1.0), "value": dialect.clip_grad_value(0.5)}
 

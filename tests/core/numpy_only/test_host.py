@@ -28,8 +28,7 @@ SIZES = [LARGE + 1, 5, 1, 3 * PART, PART - 1, 40] + [7] * 32
 
 @pytest.fixture(autouse=True)
 def soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "PART", PART)
-    monkeypatch.setattr(kernels, "LARGE", LARGE)
+    monkeypatch.setattr(kernels, "SHARES", (LARGE, PART))
 
 
 def threads_of_three() -> int:
@@ -38,7 +37,7 @@ def threads_of_three() -> int:
 
 def norm_of(x: Any, count: Callable[[], int] = threads_of_three) -> float:
     """Return the Euclidean norm of a float32 array from the compiled loops."""
-    return math.sqrt(kernels.squares([x], None, kernels.KINDS["float32"], count)[0])
+    return math.sqrt(kernels.loops.squares([x], None, kernels.KINDS["float32"], count, *kernels.SHARES)[0])
 
 
 def test_as_many_threads_as_the_environment_allows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,8 +87,8 @@ def test_a_thread_that_outlives_the_main_one() -> None:
         "def late():",
         "    threading.main_thread().join()",
         "    time.sleep(0.1)",
-        "    print(kernels.squares([x], None, 0, lambda: 3)[0])",
-        "kernels.squares([x], None, 0, lambda: 3)[0]",
+        "    print(kernels.loops.squares([x], None, 0, lambda: 3, *kernels.SHARES)[0])",
+        "kernels.loops.squares([x], None, 0, lambda: 3, *kernels.SHARES)[0]",
         "threading.Thread(target=late).start()",
     )
     assert printed == f"{2.0**22}\n"
@@ -128,7 +127,7 @@ def test_where_there_are_no_more_threads() -> None:
         "try:",
         "    threading.Thread(target=print).start()",
         "except RuntimeError as error:",
-        "    print(error, kernels.squares([x], None, 0, lambda: 3)[0])",
+        "    print(error, kernels.loops.squares([x], None, 0, lambda: 3, *kernels.SHARES)[0])",
     )
     assert printed == "can't start new thread 4194304.0\n"
 

@@ -205,7 +205,7 @@ def test_a_sum_is_the_same_for_any_number_of_threads(dtype: str) -> None:
     x = np.random.default_rng(0).normal(size=(1 << 20) + 77).astype(DTYPES[dtype])
     (alone,) = _kernels.squares([buffer(x)], None, kernels.KINDS[dtype])
     for count in (-1, 0, 1, 2, 3, 5, 1 << 40):  # less than one means one, more than there are parts means that many
-        assert _kernels.squares([buffer(x)], None, kernels.KINDS[dtype], lambda: count, 1, kernels.PART) == [alone]  # noqa: B023
+        assert _kernels.squares([buffer(x)], None, kernels.KINDS[dtype], lambda: count, 1, kernels.SHARES[1]) == [alone]  # noqa: B023
 
 
 def test_little_work_is_done_here() -> None:
