@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,10 +20,16 @@ from replaced.compare import FOLDER, Table, outcome
 __all__ = ["KITS", "REPLACED", "replace", "start"]
 
 #: a module -> the module with a class ``Kit``, which replaces its natives
-KITS = {"torch": "replaced.on_torch", "optax": "replaced.on_jax"}
-_CALLS = frozenset({Applied.PARAMETERS, Applied.NORM, Applied.CHAIN})
+KITS = {
+    "torch": "replaced.on_torch",
+    "optax": "replaced.on_jax",
+    "tensorflow": "replaced.on_tensorflow",
+    "keras": "replaced.on_keras",
+    "paddle": "replaced.on_paddle",
+}
+_CALLS = frozenset({Applied.PARAMETERS, Applied.TENSOR, Applied.TENSORS, Applied.NORM, Applied.CHAIN, Applied.SLOT})
 
-#: a native that one call or one link of gradclip replaces -> that
+#: a native that one call, one link or one object of gradclip replaces -> that
 REPLACED: dict[Native, Target] = {
     native: ours
     for native in NATIVES
@@ -67,9 +73,14 @@ def replace(framework: str, table: Table) -> None:
     for native, ours in REPLACED.items():
         if native.framework != framework:
             continue
-        make = _link if native.applied is Applied.CHAIN else _call
         for original in {id(x): x for x in map(_resolved, native.names) if x is not None}.values():
-            put(original, make(kit, native, original, ours))
+            if native.applied is Applied.SLOT:
+                method(kit, native, original, "__call__", functools.partial(_alike, native, imported(ours.name)))
+            else:
+                make = _link if native.applied is Applied.CHAIN else _call
+                put(original, make(kit, native, original, ours))
+    for native, owner, name, alike in getattr(kit, "methods", ()):
+        method(kit, native, owner, name, alike)
 
 
 def put(original: Any, other: Any) -> None:
@@ -96,30 +107,63 @@ def _call(kit: Any, native: Native, original: Callable[..., Any], target: Target
 
     @functools.wraps(original)
     def run(*args: Any, **options: Any) -> Any:
-        table, name = kit.table, native.names[0]
-        if table.is_inside or kit.is_tracing():
+        if kit.table.is_inside:
             return original(*args, **options)
         given, rest = (args[0], args[1:]) if args else (options.pop(first), ())
-        tensors, made = kit.listed(given), []
-
-        def call() -> tuple[Any, Sequence[Any]]:
-            made.append(ours(_again(given, tensors), *rest, **options))
-            return kit.result(native, made[0]), kit.grads(tensors, native)
-
-        grads = kit.grads(tensors, native)
-        if grads is None:
-            table.skip(name)
-            return ours(_again(given, tensors), *rest, **options)
-        with table.inside():
-            copied = (kit.copies(grads, rest, options, is_wide=is_wide) for is_wide in (False, True))
-            native_one, exact = (outcome(functools.partial(kit.results, native, original, *one), kit.read) for one in copied)
-            mine = outcome(call, kit.read)
-            table.note(name, mine, native_one, exact, f"{rest} {options}")
-        if mine.error is not None:
-            raise mine.error
-        return made[0]
+        return compared(kit, native, (original, ours), given, rest, options)
 
     return run
+
+
+def method(kit: Any, native: Native, owner: type, name: str, alike: Callable[[Any], Callable[..., Any] | None]) -> None:
+    """Compare a method of the native's own class with what ``alike`` makes of an object: None if it does not clip."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def run(self: Any, given: Any) -> Any:
+        ours = None if kit.table.is_inside else alike(self)
+        own = functools.partial(original, self)
+        return own(given) if ours is None else compared(kit, native, (own, ours), given, (), {})
+
+    setattr(owner, name, run)
+
+
+def _alike(native: Native, ours: Callable[..., Any], clip: Any) -> Any:
+    """gradclip's object with the arguments of the native's."""
+    return ours(**{name: getattr(clip, name) for name in native.signature.parameters})
+
+
+def compared(
+    kit: Any,
+    native: Native,
+    functions: tuple[Callable[..., Any], Callable[..., Any]],
+    given: Any,
+    rest: Sequence[Any],
+    options: Mapping[str, Any],
+) -> Any:
+    """What gradclip makes of what the program passes, and the native of copies; ``functions`` are the native and gradclip's."""
+    original, ours = functions
+    if kit.is_tracing():
+        return kit.traced(native, functions, given, rest, options)
+    tensors, made = kit.listed(given, native), []
+
+    def call() -> tuple[Any, Sequence[Any]]:
+        made.append(ours(_again(given, tensors), *rest, **options))
+        norm, grads = kit.outcome(native, made[0], tensors)
+        return norm, grads
+
+    grads = kit.grads(tensors, native)
+    if grads is None:
+        kit.table.skip(native.names[0])
+        return ours(_again(given, tensors), *rest, **options)
+    with kit.table.inside():
+        copied = (kit.copies(grads, rest, options, is_wide=is_wide) for is_wide in (False, True))
+        native_one, exact = (outcome(functools.partial(kit.results, native, original, *one), kit.read) for one in copied)
+        mine = outcome(call, kit.read)
+        kit.table.note(native.names[0], mine, native_one, exact, f"{rest} {options}")
+    if mine.error is not None:
+        raise mine.error
+    return made[0]
 
 
 def _again(given: Any, tensors: list[Any]) -> Any:

@@ -26,7 +26,11 @@ class Kit:
     def is_tracing(self) -> bool:
         return bool(torch.compiler.is_compiling())
 
-    def listed(self, given: Any) -> list[Any]:
+    def traced(self, native: Native, functions: Any, given: Any, rest: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        """The native's own: what is compiled is not compared."""
+        return functions[0](given, *rest, **options)
+
+    def listed(self, given: Any, native: Native) -> list[Any]:
         return [given] if isinstance(given, torch.Tensor) else list(given)
 
     def grads(self, tensors: list[Any], native: Native) -> list[Any] | None:
@@ -56,11 +60,11 @@ class Kit:
             tensors = [torch.empty_like(x, requires_grad=True) for x in grads]
             for x, grad in zip(tensors, grads, strict=True):
                 x.grad = grad
-        return self.result(native, call(tensors, *rest, **options)), self.grads(tensors, native) or []
+        return self.outcome(native, call(tensors, *rest, **options), tensors)
 
-    def result(self, native: Native, result: Any) -> Any:
-        """The norm that a call returned; None if it returns none."""
-        return result if native.returns_norm or native.applied is Applied.NORM else None
+    def outcome(self, native: Native, made: Any, tensors: list[Any]) -> tuple[Any, Sequence[Any]]:
+        """The norm, or None, and the gradients after a call that returned this."""
+        return made if native.returns_norm or native.applied is Applied.NORM else None, self.grads(tensors, native) or []
 
     def read(self, x: Any) -> tuple[np.ndarray, str]:
         x = torch.as_tensor(x).detach().cpu()
