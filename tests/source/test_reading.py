@@ -77,6 +77,34 @@ def test_what_is_right_or_unknown_is_silent(name: str) -> None:
     assert codes(RIGHT[name]) == []
 
 
+OF_TORCH = """class Bounded(torch.autograd.Function):
+    @staticmethod
+    def backward(ctx, g):
+        return g.clamp(-1, 1)
+def forward(x):
+    h = torch.tanh(x)
+    {}Bounded.apply(h)
+    return h
+"""
+OF_JAX = """import jax
+@jax.custom_vjp
+def bounded(x):
+    return x
+def backward(_, g):
+    return (jax.numpy.clip(g, -1.0, 1.0),)
+bounded.defvjp(lambda x: (x, None), backward)
+def forward(x):
+    {}bounded(x)
+    return x
+"""
+
+
+@pytest.mark.parametrize(("source", "taken"), [(OF_TORCH, "h = "), (OF_JAX, "x = ")])
+def test_a_function_whose_backward_pass_clips_has_a_result(source: str, taken: str) -> None:
+    assert codes(source.format("")) == ["GM105"]
+    assert codes(source.format(taken)) == []
+
+
 def test_a_clip_in_another_file_is_reported_where_it_is_called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
     (tmp_path / "tools").mkdir()

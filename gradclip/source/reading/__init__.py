@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import ast
 
-from gradclip.rounds import Found
-from gradclip.rounds.table import MISTAKES
 from gradclip.source.reading.files import follow
 from gradclip.source.reading.machine import Place
 from gradclip.source.reading.program import File, Follow
+from gradclip.source.reading.told import reason
 from gradclip.source.reading.ways import Reading, read
 
 __all__ = ["File", "Place", "Reading", "follow", "read", "reading", "reason"]
@@ -31,11 +30,3 @@ def reading(text: str, path: str = "", other: Follow | None = None, tree: ast.Mo
         return read(File(text, path, other, tree))
     except (SyntaxError, ValueError, RecursionError):
         return Reading()
-
-
-def reason(one: Found) -> str:
-    """What happens, in a sentence; a second one names the place in another file."""
-    where = one.event.where
-    other = where.file if isinstance(where, Place) else None
-    told = f" It is in {other.name}, line {where.inner[0]}." if isinstance(where, Place) and other is not None else ""
-    return (one.reason or MISTAKES[one.code].reason) + told

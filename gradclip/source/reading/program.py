@@ -15,7 +15,9 @@ from gradclip.natives import BY_NAME, KEYWORDS
 from gradclip.natives.model import Applied
 from gradclip.natives.own import BY_RULE
 
-__all__ = ["EVENTS", "File", "Follow", "last"]
+__all__ = ["CLIPS", "EVENTS", "File", "Follow", "Function", "last"]
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 #: the file of a module for its name as it is written; None if it is not of the project
 Follow = Callable[[str], "File | None"]
@@ -92,9 +94,9 @@ class File:
         return self._walked[1]
 
     @cached_property
-    def functions(self) -> list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.ClassDef | None]]:
+    def functions(self) -> list[tuple[Function, ast.ClassDef | None]]:
         """The functions at the top, and the methods of classes there."""
-        found: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.ClassDef | None]] = []
+        found: list[tuple[Function, ast.ClassDef | None]] = []
         pending = list(_statements(self.tree.body))
         for node in pending:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -108,6 +110,15 @@ class File:
     def called(self) -> frozenset[str]:
         """The last names of all calls."""
         return frozenset(last(x.func) for x in self.nodes if isinstance(x, ast.Call))
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """All names that the source reads, also as attributes, and the words of its strings."""
+        names = (x.id if isinstance(x, ast.Name) else x.attr for x in self.nodes if isinstance(x, (ast.Name, ast.Attribute)))
+        texts = (
+            x.value for x in self.nodes if isinstance(x, ast.Constant) and isinstance(x.value, str) and len(x.value) < _LONG
+        )
+        return frozenset(names).union(*(text.split() for text in texts))
 
     @cached_property
     def modules(self) -> frozenset[str]:

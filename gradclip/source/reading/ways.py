@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, differing, found, relapsed, rounds
-from gradclip.source.reading import trainers
+from gradclip.source.reading import idle, trainers
 from gradclip.source.reading.machine import Machine, Place, Spent, unknowns
 from gradclip.source.reading.program import File
 from gradclip.source.reading.values import Class, Function, Origin, Tuple, Value
@@ -40,7 +40,9 @@ def read(file: File) -> Reading:
     unread: dict[object, tuple[Event, ...]] = {}
     used: set[object] = set()
     parts: dict[ast.ClassDef, list[Event]] = {}  #: what the methods of a class do, which others call in an order of theirs
-    for begin in _beginnings(file, entered):
+    main: list[Event] = []  #: what the module itself does
+    forgotten: list[tuple[Event, ...]] = []  #: what functions clip that nothing calls
+    for number, begin in enumerate(_beginnings(file, entered)):
         shown: list[Found] = []
         sides: list[Round] = []
         for machine in _ways(file, begin, left):
@@ -48,6 +50,12 @@ def read(file: File) -> Reading:
             entered |= machine.entered
             if isinstance(begin, _Entry) and begin.cls is not None and not machine.flips:
                 parts.setdefault(begin.cls, []).extend(machine.events)
+            events = [*machine.events, *(x for taken in machine.taken for x in taken)]
+            main += events if number == 0 else []
+            clipped = [x for x in events if isinstance(x, Clip)] if isinstance(begin, _Entry) else []
+            if clipped and isinstance(begin, _Entry) and idle.is_forgotten(file, begin.function, begin.cls, main):
+                why = f"Nothing calls `{begin.function.name}`, and the program trains without a clip."
+                forgotten += [(replace(x, unread=why),) for x in clipped]
             unread |= machine.unread
             used |= machine.read
             own = rounds(
@@ -62,14 +70,12 @@ def read(file: File) -> Reading:
         for one in (*shown, *differing(sides)):
             if isinstance(one.event.where, Place) and one.event.where.path == file.path and not _is_told(one):
                 seen.setdefault((one.code, one.event.where), one)
-    for place in unread.keys() - used:
-        for one in found(rounds(unread[place])):
-            if isinstance(one.event.where, Place) and one.event.where.path == file.path:
-                seen.setdefault((one.code, one.event.where), one)
-    for events in parts.values():
-        for one in found(_unordered(events, file)):
-            if isinstance(one.event.where, Place):
-                seen.setdefault((one.code, one.event.where), one)
+    more = [rounds(unread[place]) for place in unread.keys() - used]
+    more += [_unordered(events, file) for events in parts.values()]
+    more += [rounds(events) for events in (*idle.found(file), *forgotten)]
+    for one in (y for x in more for y in found(x)):
+        if isinstance(one.event.where, Place) and one.event.where.path == file.path:
+            seen.setdefault((one.code, one.event.where), one)
     return Reading(tuple(seen.values()), frozenset(clips), frozenset(followed))
 
 

@@ -46,7 +46,8 @@ def linted(source: str, options: Options) -> Migrated:
     """
 
     def sites(context: Context) -> Migrated:
-        return Migrated(context.source.text, tuple(site(one, context.source) for one in decided(context, _said)))
+        found = [site(one, context.source) for one in decided(context, _said)]
+        return Migrated(context.source.text, tuple(sorted([*found, *steps.hidden(context)])))
 
     return read(source, options, sites)
 

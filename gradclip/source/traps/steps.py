@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import libcst as cst
 
+from gradclip.source.codes import wanted
 from gradclip.source.found import ApiCall, Context, Finding
-from gradclip.source.reading import Place, Reading, follow, reading, reason
+from gradclip.source.model import Site
+from gradclip.source.reading import Place, Reading, follow, reading, reason, told
 from gradclip.source.source import once
 
-__all__ = ["check", "elsewhere", "findings", "is_lost"]
+__all__ = ["check", "elsewhere", "findings", "hidden", "is_lost"]
 
 
 @once
@@ -36,6 +38,15 @@ def elsewhere(context: Context, known: frozenset[cst.CSTNode]) -> Iterator[tuple
     for node, made in _by_call(context).items():
         if node not in known:
             yield from ((node, one) for one in made)
+
+
+def hidden(context: Context) -> Iterator[Site]:
+    """The mistakes where the tree has no call: in functions that it leaves out, in statements of other kinds."""
+    lines = context.source.text.encode().splitlines()
+    for one in read(context).found:
+        where = one.event.where
+        if isinstance(where, Place) and _node(where, context) is None and wanted(context.options, one.code):
+            yield told.mistake(one, where, lines)
 
 
 def is_lost(found: ApiCall) -> bool:

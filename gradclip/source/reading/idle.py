@@ -1,0 +1,71 @@
+"""Code that clips and that nothing runs: a generator, a function that is named and not called, a result that nothing takes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gradclip.rounds import NO_PARAMS, Backward, Clip, Event, Step
+from gradclip.source.reading.machine import Place
+from gradclip.source.reading.program import CLIPS, File, Function, last
+
+__all__ = ["found", "is_forgotten"]
+
+_CUSTOM = frozenset({"custom_vjp", "custom_gradient"})
+_BOUNDS = CLIPS | {"clip", "clamp", "clip_", "clamp_"}
+_LAZY = frozenset({"map", "filter"})
+
+
+def found(file: File) -> Iterator[tuple[Event, ...]]:
+    """The clips in expressions that are statements, and do nothing there."""
+    has_custom = "custom_" in file.text or "autograd" in file.text
+    for node in (x.value for x in file.nodes if isinstance(x, ast.Expr)):
+        if isinstance(node, ast.Constant):  # a docstring
+            continue
+        said: dict[str, Any] = {"where": _place(file, node), "text": file.shown(node), "params": NO_PARAMS}
+        is_lazy = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _LAZY
+        if (isinstance(node, ast.GeneratorExp) or is_lazy) and _calls(node) & _BOUNDS:
+            yield (Clip(**said, unread="Nothing takes the elements one by one, so this code never runs."),)
+        elif isinstance(node, (ast.Name, ast.Attribute)) and _is_clip(file, last(node)):
+            yield (Clip(**said, unread=f"{file.shown(node)} is named here, and not called."),)
+        elif has_custom and isinstance(node, ast.Call) and (name := _bounding(file, node.func)):
+            yield Clip(**said, returns=True, is_dropped=True), Step(text=f"the backward pass of `{name}`")
+
+
+def _place(file: File, node: ast.expr) -> Place:
+    return Place(file.path, node.lineno, node.col_offset, (node.end_lineno or node.lineno, node.end_col_offset or 0))
+
+
+def _is_clip(file: File, name: str) -> bool:
+    """Whether a name is that of a function that clips."""
+    return name in CLIPS or any(x.name == name and _calls(x) & CLIPS for x, _ in file.functions)
+
+
+def _bounding(file: File, func: ast.expr) -> str:
+    """The name of a function that leaves its argument, and clips the gradient that comes back; "" if it is none."""
+    if isinstance(func, ast.Attribute) and func.attr == "apply":  # of torch.autograd.Function
+        name = last(func.value)
+        classes = (
+            x for _, x in file.functions if x is not None and x.name == name and any(last(y) == "Function" for y in x.bases)
+        )
+        parts: Iterable[ast.AST] = [x for one in classes for x in one.body if getattr(x, "name", "") == "backward"]
+    else:
+        name = last(func)
+        bodies = [x for x, _ in file.functions if x.name == name]
+        is_custom = any(last(getattr(y, "func", y)) in _CUSTOM for x in bodies for y in x.decorator_list)
+        rules = (x for x in file.nodes if isinstance(x, ast.Call) and getattr(x.func, "attr", "") == "defvjp")
+        names = {last(y) for x in rules if last(x.func.value) == name for y in x.args}  # type: ignore[attr-defined]
+        parts = [*bodies, *(x for x, _ in file.functions if x.name in names)] if is_custom else []
+    return name if any(_calls(x) & _BOUNDS for x in parts) else ""
+
+
+def _calls(node: ast.AST) -> set[str]:
+    return {last(x.func) for x in ast.walk(node) if isinstance(x, ast.Call)}
+
+
+def is_forgotten(file: File, function: Function, cls: ast.ClassDef | None, main: Iterable[Event]) -> bool:
+    """Whether a program that trains without a clip has a function that clips, and names it nowhere."""
+    kinds = {Clip if getattr(x, "clip", "") else type(x) for x in main}
+    is_own = (cls is None or not cls.bases) and not function.decorator_list
+    return is_own and {Backward, Step} <= kinds and Clip not in kinds and function.name not in file.read
