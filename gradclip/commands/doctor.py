@@ -30,7 +30,7 @@ examples:
   gradclip doctor --ranks 4 train.py                          4 processes, as torchrun starts them
   torchrun --nproc-per-node 2 -m gradclip doctor train.py     process 0 reports for all
 
-It cannot watch other processes, and says so. `gradclip explain GD101` explains a finding.
+It watches what torch.multiprocessing.spawn starts, and no other processes. `gradclip explain GD101` explains a finding.
 
 exit status: 0 if nothing is wrong; 1 if something is; 2 for wrong usage, a script that fails, or one without a step,
 and if the watch itself fails: the script then runs on without it
@@ -73,6 +73,7 @@ def _positive(value: str) -> int:
 def main(options: argparse.Namespace) -> int:
     """Run the command."""
     from gradclip.doctor import imports, program
+    from gradclip.doctor.children import Children
     from gradclip.doctor.launch import is_first, launch
     from gradclip.doctor.recorder import Recorder
     from gradclip.doctor.report import Report
@@ -90,6 +91,8 @@ def main(options: argparse.Namespace) -> int:
             return launch(options.ranks, list(_words(options)))
     recorder = Recorder(options.steps, _progress(options.steps, is_first()), to_run_eagerly=not options.compiled)
     recorder.is_first = is_first()
+    children = Children(recorder)
+    recorder.in_others = children.watching
     beside, leaving = recorder.guard.beside, Leaving() if options.is_process else None
     for start in (recorder.leave_forks, lambda: imports.start(recorder)):
         beside(start)()
@@ -101,9 +104,10 @@ def main(options: argparse.Namespace) -> int:
             beside(recorder.end_threads)(ended.how == "stopped")
     finally:
         beside(recorder.close, recorder.restore)()
+    is_stopped_there = children.take()
     if recorder.is_first:
         sys.stdout.flush()
-        report = Report(ended, recorder)
+        report = Report(program.Ended("stopped") if is_stopped_there and ended.how == "ended" else ended, recorder)
         if options.json:
             print_json(report.as_json())
         else:

@@ -9,13 +9,34 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-__all__ = ["PORT", "is_first", "launch"]
+__all__ = ["LOCALHOST", "PORT", "World", "free_ports", "is_first", "launch", "world"]
 
 PORT = "GRADCLIP_DOCTOR_PORT"  #: where the doctors meet, apart from the script's own store, which ends with the script
 _ALONE = 30.0  #: seconds for process 0 after another one has failed: it may wait for that one
 _LAST = 10.0  #: seconds for the others after process 0, and for all after an interrupt
-_LOCALHOST = "127.0.0.1"
+LOCALHOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Several processes, one of which this is, and where the doctors of them meet."""
+
+    rank: int
+    size: int
+    address: str
+    port: int
+    is_own: bool  #: whether nobody else is at that port
+
+
+def world() -> World | None:
+    """As the environment says; None for one process."""
+    rank, size = (int(os.environ.get(name, default)) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1")))
+    if size < 2 or "MASTER_ADDR" not in os.environ:
+        return None
+    port = int(os.environ.get(PORT) or os.environ["MASTER_PORT"])
+    return World(rank, size, os.environ["MASTER_ADDR"], port, is_own=PORT in os.environ)
 
 
 def is_first() -> bool:
@@ -25,8 +46,8 @@ def is_first() -> bool:
 
 def launch(ranks: int, words: Sequence[str]) -> int:
     """Run ``gradclip doctor WORDS`` in each process; the exit status is that of process 0."""
-    ports = _free_ports(2)
-    shared = {"MASTER_ADDR": _LOCALHOST, "MASTER_PORT": ports[0], PORT: ports[1]}
+    ports = free_ports(2)
+    shared = {"MASTER_ADDR": LOCALHOST, "MASTER_PORT": ports[0], PORT: ports[1]}
     shared |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(ranks))
     if "OMP_NUM_THREADS" not in os.environ:
         shared["OMP_NUM_THREADS"] = "1"  # the processes share the cores
@@ -73,8 +94,8 @@ def _until(is_so: Callable[[], bool], seconds: float = float("inf")) -> bool:
     return True
 
 
-def _free_ports(many: int) -> list[str]:
-    sockets = [socket.create_server((_LOCALHOST, 0)) for _ in range(many)]
+def free_ports(many: int) -> list[str]:
+    sockets = [socket.create_server((LOCALHOST, 0)) for _ in range(many)]
     ports = [str(one.getsockname()[1]) for one in sockets]
     for one in sockets:
         one.close()

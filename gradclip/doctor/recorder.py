@@ -16,6 +16,7 @@ from gradclip.doctor import threads
 from gradclip.doctor.events import Clip, Event, Ids, Skip, Step, Zero
 from gradclip.doctor.findings import Finding
 from gradclip.doctor.guard import Guard, Make
+from gradclip.doctor.launch import World
 from gradclip.doctor.of_ranks import Measured
 from gradclip.doctor.places import Place
 from gradclip.doctor.run import TRIES
@@ -55,6 +56,9 @@ class Recorder:
         self.names: dict[int, str] = {}  #: the parameters' names
         self.ranks: dict[int, Measured] = {}  #: what each of several processes measured
         self.others: dict[int, list[Finding]] = {}  #: what is wrong in each other process
+        self.world: World | None = None  #: the processes of which this one was started as a part; None: the environment tells
+        #: from a function of processes that the script starts, and their number: the same with a watch in each process
+        self.in_others: Callable[[Callable[..., Any], int], Callable[..., Any]] = lambda function, _: function
         self.watches: dict[str, Any] = {}  #: by the name of the backend
         self.is_first = True  #: whether this process prints the report, as the first of several
         self.frameworks: list[str] = []

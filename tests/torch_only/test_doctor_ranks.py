@@ -63,6 +63,25 @@ for step in range(4):
     optimizer.zero_grad()
 dist.destroy_process_group()
 """
+#: a script that starts its two processes itself
+STARTED = """\
+import sys
+import torch
+
+def train(rank, scale):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(30):
+        optimizer.zero_grad()
+        (model(torch.ones(4, 3)) * scale ** rank).square().sum().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 20.0)
+        optimizer.step()
+    assert False, "the doctor ends the process before"
+
+torch.multiprocessing.start_processes(train, (float(sys.argv[1]),), 2, start_method="fork")
+print("the script goes on")
+"""
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
@@ -121,3 +140,17 @@ def test_a_norm_of_local_shards_by_hand(tmp_path: Path) -> None:
     )
     assert re.search(said, done.stdout), done.stdout + done.stderr
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(("scale", "status"), [("1", 0), ("3", 1)])
+def test_processes_that_the_script_starts(tmp_path: Path, scale: str, status: int) -> None:
+    """Each is watched, and the doctor compares them; the script goes on after them."""
+    (tmp_path / "train.py").write_text(STARTED)
+    done = watched.in_a_copy(tmp_path, "train.py", "--steps", "6", "--", scale)
+    assert "the script goes on" in done.stdout, done.stdout + done.stderr
+    assert f"Stopped after enough steps: 6 steps, 6 clips, {status} finding" in done.stdout
+    assert ("On 2 processes: 6 norms equal" in done.stdout) is not bool(status)
+    assert bool(re.search(r"^GD303 train.py:11: .*\n  process 0 measured \S+, process 1 measured", done.stdout, re.M)) is bool(
+        status
+    )
+    assert done.returncode == status

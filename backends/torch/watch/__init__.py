@@ -35,6 +35,7 @@ def start(recorder: Recorder) -> None:
     _passes(recorder, watch)
     _hooks(recorder, watch)
     _compiles(recorder, watch)
+    _starts(recorder)
     watch_steps.start(recorder, watch)
     recorder.replace(slot, "clip_few", lambda _: lambda *_: None)  # then gradclip's own clips all go through the engine
     recorder.watches["torch"] = watch
@@ -209,6 +210,20 @@ def _compiles(recorder: Recorder, watch: TorchWatch) -> None:
         return watched
 
     recorder.replace(torch, "compile", compile_)
+
+
+def _starts(recorder: Recorder) -> None:
+    """Watch the processes that the script starts, each in itself."""
+
+    def starting(original: Callable[..., Any]) -> Callable[..., Any]:
+        def start_processes(fn: Any, args: Any = (), nprocs: int = 1, *rest: Any, **options: Any) -> Any:
+            fn = fn if recorder.is_quiet or recorder.done else recorder.in_others(fn, nprocs)
+            return original(fn, args, nprocs, *rest, **options)
+
+        return start_processes
+
+    for module in (sys.modules.get("torch.multiprocessing.spawn"), torch.multiprocessing):  # the first is hidden by a function
+        recorder.replace(module, "start_processes", starting)
 
 
 def _watch_sharded(recorder: Recorder, watch: TorchWatch) -> None:

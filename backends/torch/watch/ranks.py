@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from datetime import timedelta
 
 import torch
@@ -11,7 +10,7 @@ import torch
 from gradclip.backends.torch.slot.names import modules
 from gradclip.backends.torch.watch.tensors import TorchWatch, marked
 from gradclip.doctor.findings import Finding, diagnosis
-from gradclip.doctor.launch import PORT
+from gradclip.doctor.launch import World, world
 from gradclip.doctor.of_ranks import Measured, measured
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.replicas import Replicas
@@ -27,45 +26,44 @@ class Ranks:
 
     def __init__(self, recorder: Recorder, watch: TorchWatch) -> None:
         self.recorder, self.watch = recorder, watch
-        self.rank, self.size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
         self._store: torch.distributed.TCPStore | None = None
-        if self.size < 2 or "MASTER_ADDR" not in os.environ:
+        self._world = recorder.world or world()
+        if self._world is None or self._world.size < 2:
             return
         watch.replicas = Replicas(marked)
-        if PORT in os.environ and not self.rank:  # from the start: the script of another process may fail at once
-            self._store = self._meet(is_master=True)
+        if self._world.is_own and not self._world.rank:  # from the start: the script of another process may fail at once
+            self._store = self._meet(self._world, is_master=True)
 
-    def _meet(self, *, is_master: bool = False) -> torch.distributed.TCPStore:
-        port = int(os.environ.get(PORT) or os.environ["MASTER_PORT"])
+    def _meet(self, world: World, *, is_master: bool = False) -> torch.distributed.TCPStore:
         options = {"is_master": is_master, "wait_for_workers": False}
-        return torch.distributed.TCPStore(os.environ["MASTER_ADDR"], port, timeout=_WAIT, **options)
+        return torch.distributed.TCPStore(world.address, world.port, timeout=_WAIT, **options)
 
     def compare(self) -> None:
         """Give process 0 what all have measured and found."""
-        recorder, replicas = self.recorder, self.watch.replicas
-        if replicas is None:
+        recorder, replicas, world = self.recorder, self.watch.replicas, self._world
+        if replicas is None or world is None:
             return
-        self._note(replicas)
+        self._note(replicas, world.size)
         mine = measured(Run(recorder.events, recorder.names), replicas.named(recorder.names))
         try:
-            store = self._store or self._meet()
-            if self.rank:
+            store = self._store or self._meet(world)
+            if world.rank:
                 found = [one.told() for one in diagnosis(recorder.events, recorder.names).findings]
-                store.set(f"gradclip doctor {self.rank}", json.dumps([mine.told(), found]))
+                store.set(f"gradclip doctor {world.rank}", json.dumps([mine.told(), found]))
                 recorder.last.append(lambda: store.get("gradclip doctor done"))
                 recorder.is_first = False
                 return
-            told = {other: json.loads(store.get(f"gradclip doctor {other}")) for other in range(1, self.size)}
+            told = {other: json.loads(store.get(f"gradclip doctor {other}")) for other in range(1, world.size)}
             recorder.ranks = {0: mine, **{other: Measured.heard(numbers) for other, (numbers, _) in told.items()}}
             recorder.others = {other: list(map(Finding.heard, found)) for other, (_, found) in told.items()}
             recorder.last.append(lambda: store.set("gradclip doctor done", "yes"))
         except (RuntimeError, ValueError) as error:
             recorder.say(f"the processes' norms cannot be compared: {str(error).splitlines()[0]}")
 
-    def _note(self, replicas: Replicas) -> None:
+    def _note(self, replicas: Replicas, size: int) -> None:
         """Note the parameters of which PyTorch itself makes all processes' copies equal."""
         kind = getattr(torch.nn.parallel, "DistributedDataParallel", None)
-        shared = [x for x in modules() if kind is not None and isinstance(x, kind) and x.process_group.size() == self.size]
+        shared = [x for x in modules() if kind is not None and isinstance(x, kind) and x.process_group.size() == size]
         known = {id(parameter) for module in shared for parameter in module.parameters()}
         for key, course in replicas.courses.items():
             course.is_replica = key in known or hasattr(self.watch.known[key], "placements")
