@@ -150,7 +150,6 @@ def test_processes_that_the_script_starts(tmp_path: Path, scale: str, status: in
     assert "the script goes on" in done.stdout, done.stdout + done.stderr
     assert f"Stopped after enough steps: 6 steps, 6 clips, {status} finding" in done.stdout
     assert ("On 2 processes: 6 norms equal" in done.stdout) is not bool(status)
-    assert bool(re.search(r"^GD303 train.py:11: .*\n  process 0 measured \S+, process 1 measured", done.stdout, re.M)) is bool(
-        status
-    )
+    said = r"^GD303 train.py:11: .*\n  process 0 measured \S+, process 1 measured"
+    assert bool(re.search(said, done.stdout, re.MULTILINE)) is bool(status)
     assert done.returncode == status
