@@ -32,7 +32,7 @@ class KerasWatch(Functional):
 
 def start(recorder: Recorder) -> None:
     """Watch Keras from now on."""
-    fallback = KerasWatch(recorder)
+    fallback, limits = KerasWatch(recorder), _Limits()
 
     def apply(original: Callable[..., Any]) -> Callable[..., Any]:
         def watched(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
@@ -46,14 +46,17 @@ def start(recorder: Recorder) -> None:
             if watch.is_traced() or not all(x is None or _can_read(x) for x in grads):
                 watch.unwatched("a compiled training step (without --compiled it runs eagerly)")
                 return original(self, grads, trainable_variables)
-            variables = list(trainable_variables) if trainable_variables is not None else grads
+            variables = list(self._trainable_variables if trainable_variables is None else trainable_variables)
             pairs = [(grad, _key(x)) for grad, x in zip(grads, variables, strict=True)]
             recorder.names.update({_key(x): str(getattr(x, "path", "")) for x in variables})
             call = lambda: original(self, grads, trainable_variables)  # noqa: E731
             if isinstance(self, keras.optimizers.LossScaleOptimizer):
                 inner = self.inner_optimizer
                 return watch.unscale(call, type(inner).__name__, inner, pairs)
-            return watch.step(call, type(self).__name__, self, pairs, _own(self))
+            own = _own(self)
+            if own is not None:
+                own.unread = limits.unread(self, own)
+            return watch.step(call, type(self).__name__, self, pairs, own)
 
         return watched
 
@@ -67,13 +70,38 @@ def start(recorder: Recorder) -> None:
         return watched
 
     if recorder.to_run_eagerly:
-        _run_eagerly(recorder)
+        _run_eagerly(recorder, limits)
     recorder.replace(keras.optimizers.LossScaleOptimizer, "scale_loss", scale_loss)
     for kind in (keras.optimizers.LossScaleOptimizer, *keras.optimizers.Optimizer.__mro__):
         recorder.replace(kind, "apply", apply)
 
 
-def _run_eagerly(recorder: Recorder) -> None:
+class _Limits:
+    """The limits of optimizers whose step Keras compiles: it goes on with the first one."""
+
+    def __init__(self) -> None:
+        self._first: dict[int, tuple[Any, Request | None]] = {}  # by the optimizer, which is kept alive
+
+    def compiles(self, model: Any) -> None:
+        """Note that a model's step will be compiled, which reads the limit anew."""
+        if keras.backend.backend() != "torch" and getattr(model, "train_function", None) is None:
+            self._first[id(model.optimizer)] = model.optimizer, None
+
+    def unread(self, optimizer: Any, own: Request) -> str:
+        """Why nothing reads a limit; empty if the step does."""
+        if id(optimizer) not in self._first:
+            return ""
+        first = self._first[id(optimizer)][1] or own
+        self._first[id(optimizer)] = optimizer, first
+        if (first.name, first.limit) == (own.name, own.limit):
+            return ""
+        return (
+            f"Keras has compiled the step with `{first.name}={first.limit:g}`, and it stays so: "
+            f"`{own.name}={own.limit:g}` counts after another `compile()` only."
+        )
+
+
+def _run_eagerly(recorder: Recorder, limits: _Limits) -> None:
     """``fit`` and its like run their steps eagerly, as with ``run_eagerly=True``."""
     kind = next(x for x in keras.Model.__mro__ if isinstance(vars(x).get("run_eagerly"), property))
     setting: property = vars(kind)["run_eagerly"]
@@ -82,6 +110,7 @@ def _run_eagerly(recorder: Recorder) -> None:
         def run_eagerly(self: Any) -> Any:
             if not original(self):
                 recorder.compiles("Keras's training step", place("keras"))
+                limits.compiles(self)
             return True
 
         return run_eagerly

@@ -29,6 +29,7 @@ class Request:
     is_iterator: bool = False
     are_params: bool = False  #: the clip takes the gradients that the tensors have, and never a tensor for one
     is_partial: bool = False  #: other processes hold a part, and no tensor says so: then nothing is compared
+    unread: str = ""  #: why the script's own run, which is compiled, does not read the limit
     norm: Any = None  #: the norm that the call brings, by which it scales
     other: Callable[[list[Any]], Any] | None = field(default=None)  #: the same clip of copies, with the other implementation
     own: Callable[[list[Any]], Any] | None = field(default=None)
@@ -44,6 +45,7 @@ class Request:
             limit=limit,
             kind="value" if self.is_value else "each" if self.is_each else "norm",
             order=self.order,
+            unread=self.unread,
             only_measures=limit == math.inf,
             is_scaled=limit is not None and _is_scaled(limit, scale),
             is_iterator=self.is_iterator,

@@ -133,6 +133,7 @@ _MISTAKES = (
         "A limit that nothing reads",
         "The trainer or the library ignores this limit, or refuses it: nothing is clipped by it.",
         "Set the limit where it is read.",
+        seen_by=_BOTH,
     ),
     Mistake(
         "GM122",

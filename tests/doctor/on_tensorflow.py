@@ -43,6 +43,35 @@ def always() -> None:
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
 
 
+def changed_after_the_compilation() -> None:
+    """A limit is changed after Keras has compiled the step."""
+    model, optimizer = compiled(2.0)
+    model.fit(*batches(24), batch_size=8, verbose=0)
+    optimizer.global_clipnorm = 1.0
+    model.fit(*batches(24), batch_size=8, verbose=0)  # <- GM121
+
+
+def right_compiled_again() -> None:
+    """Right: the step is compiled again after the change of its limit."""
+    model, optimizer = compiled(2.0)
+    model.fit(*batches(24), batch_size=8, verbose=0)
+    optimizer.global_clipnorm = 1.0
+    model.compile(optimizer, "mse")
+    model.fit(*batches(24), batch_size=8, verbose=0)
+
+
+def batches(many: int) -> tuple[tf.Tensor, tf.Tensor]:
+    return tf.random.normal([many, 4]), 3 * tf.random.normal([many, 1])
+
+
+def compiled(limit: float) -> tuple[keras.Model, keras.optimizers.Optimizer]:
+    """A model whose steps Keras compiles."""
+    model, _ = regression()
+    optimizer = keras.optimizers.SGD(0.01, global_clipnorm=limit)
+    model.compile(optimizer, "mse")
+    return model, optimizer
+
+
 def dropped() -> None:
     """The clipped gradients are dropped."""
     model, gradients = regression()
