@@ -16,6 +16,7 @@ from gradclip.source.source import Source, last_name, target_names
 __all__ = ["Values"]
 
 Function = cst.FunctionDef | cst.Lambda
+_BLOCKS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
 
 
 class Values:
@@ -45,6 +46,12 @@ class Values:
     def value_of(self, node: cst.CSTNode | None) -> cst.BaseExpression | None:
         """The value that the :meth:`last` binding gives to a name or an attribute."""
         return self._resolver.value(self.last(node)) if isinstance(node, (cst.Name, cst.Attribute)) else None
+
+    def run(self, node: cst.CSTNode) -> cst.BaseExpression | None:
+        """The same, if the assignment stands in no branch that the name is not in: it has run by then."""
+        place = self.last(node) if isinstance(node, (cst.Name, cst.Attribute)) else None
+        block = self._source.within(place, *_BLOCKS) if place is not None else None
+        return self._resolver.value(place) if block in (*self._source.ancestors(node),) else None
 
     def only(self, node: cst.Attribute) -> cst.BaseExpression | None:
         """The only value that a class gives to an attribute such as ``self.opt``; None switches off, and does not count."""

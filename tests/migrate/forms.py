@@ -89,6 +89,8 @@ JAX_SCALES = {
     "an epsilon": "c = jnp.minimum(1.0, limit / (n + 1e-6))\nreturn jax.tree.map(lambda g: c * g, grads)",
     "a small epsilon": "c = jnp.minimum(1.0, limit / (n + 1e-8))\nreturn jax.tree.map(lambda g: c * g, grads)",
     "a clip of the coefficient": "c = jnp.clip(limit / (n + 1e-6), 0.0, 1.0)\nreturn jax.tree.map(lambda g: g * c, grads)",
+    "lax's clamp": "c = jax.lax.clamp(0.0, limit / (n + 1e-6), 1.0)\nreturn jax.tree.map(lambda g: g * c, grads)",
+    "lax's clamp, by names": "c = jax.lax.clamp(min=0.0, x=limit / n, max=1.0)\nreturn jax.tree.map(lambda g: g * c, grads)",
     "a divisor": "return jax.tree.map(lambda g: g / jnp.maximum(1.0, n / limit), grads)",
     "a maximum": "return jax.tree.map(lambda g: g * (limit / jnp.maximum(n, limit)), grads)",
     "optax's own": "small = jnp.squeeze(n < limit)\n"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import libcst as cst
 
 from gradclip.source.bind import keywords
-from gradclip.source.byhand.vocabulary import COMPARES, FIRST, OPERATORS
+from gradclip.source.byhand.vocabulary import COMPARES, FIRST, OPERATORS, lax_clamp
 from gradclip.source.resolve import Resolver
 from gradclip.source.source import last_name, receiver
 
@@ -22,6 +22,8 @@ def read(node: cst.Call, resolver: Resolver) -> tuple[str, list[cst.BaseExpressi
     """The last name of a known function or of a method, its arguments in order, and those with keywords; "" if unknown."""
     if any(argument.star for argument in node.args):
         return "", [], {}
+    if clamped := lax_clamp(node, resolver):
+        return "clamp", [value for name, value in clamped if not name], {name: value for name, value in clamped if name}
     given = [argument.value for argument in node.args if argument.keyword is None]
     told = keywords(node)
     if not given:

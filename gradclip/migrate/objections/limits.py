@@ -46,13 +46,13 @@ def _poisons(found: ApiCall) -> bool:
 
 def _is_negated(found: ApiCall, node: cst.BaseExpression) -> bool:
     """Whether a node is a negation such as ``-cfg.clip``, or a name for one."""
-    expression = found.context.values.value_of(node) or node
+    expression = found.context.values.run(node) or node
     return isinstance(expression, cst.UnaryOperation) and isinstance(expression.operator, cst.Minus)
 
 
 def _value(found: ApiCall, node: cst.BaseExpression) -> object:
-    """The number of a limit, written directly or by the only assignment to its name; ``...`` if unknown."""
-    assigned = found.context.values.value_of(node)
+    """The number of a limit, written directly or by the assignment that gave it its value; ``...`` if unknown."""
+    assigned = found.context.values.run(node)
     for expression in (node, assigned):
         if expression is not None:
             value = number(expression)

@@ -30,7 +30,7 @@ __all__ = [
     "unbounded",
 ]
 
-_TINY = re.compile(r"\b_*(eps\w*|tiny|delta|min_norm)$", re.IGNORECASE)
+_TINY = re.compile(r"(\b_*|_)eps\w*$|\b_*(tiny|delta|min_norm)$", re.IGNORECASE)
 _LIMIT = re.compile(  # max_norm, l2_norm_clip, grad_clip, clip_value, threshold; the atomic groups keep long names linear
     r"(?>\w*?(max|clip|threshold|limit|cutoff))\w*norm|(?>\w*?norm)\w*(clip|max|limit|threshold)|(max_?)?grad(ient)?s?_?(clip\w*|norm)|"
     r"\w*clip(ping)?(_(val(ue)?|grad\w*|threshold|limit|norm|factor|coef\w*))?|max_?grad\w*|\w*threshold|(\w+_)?limit|theta|max_?length",

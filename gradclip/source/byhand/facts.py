@@ -45,6 +45,7 @@ class Fact:
     GRADIENTS = 128  #: of a norm, and of what is made from it: that it is one of gradients
     BOUNDED = 256
     TEST = 512  #: it compares a norm, or a coefficient, with a limit
+    RATIO = 1024  #: of another norm and one of gradients: a trust ratio, or the coefficient of an adaptive clip
     MEASURED = SUM | NORM
     SCALES = COEFFICIENT | DIVISOR
 
@@ -108,12 +109,14 @@ def product(one: Value, other: Value) -> Value:
 
 
 def quotient(one: Value, other: Value, division: ast.expr | ast.AugAssign) -> Value:
-    """A quotient; of a norm of parameters and one of gradients nothing is known: it is a trust ratio."""
+    """A quotient; that of two norms of gradients has an average of earlier ones for its limit."""
     if one.has(Fact.CAPPED) and other.has(Fact.NORM):
         return Value(Fact.COEFFICIENT | Fact.BOUNDED | one.facts & Fact.GRADIENTS, division)
     if one.has(Fact.MEASURED) and other.has(Fact.MEASURED):
-        is_limit = one.has(Fact.NORM) and one.has(Fact.GRADIENTS) and other.has(Fact.NORM)  # an average of earlier norms
-        return Value(Fact.COEFFICIENT | other.facts & _ALONG, division) if is_limit else NOTHING
+        known = other.facts & Fact.GRADIENTS
+        if not (known and one.has(Fact.NORM) and other.has(Fact.NORM)):
+            return NOTHING  # a cosine
+        return Value(known | (Fact.COEFFICIENT if one.has(Fact.GRADIENTS) else Fact.RATIO), division)
     if one.has(Fact.GRADIENT):
         return Value(Fact.GRADIENT, division if other.has(Fact.NORM) else None)
     if other.has(Fact.DIVISOR):

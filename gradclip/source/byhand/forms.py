@@ -241,6 +241,8 @@ class Forms:
 
     def _arguments(self, node: cst.Call) -> list[tuple[str, cst.BaseExpression]]:
         """The arguments with their keywords; of a method, its object comes first."""
+        if clamped := vocabulary.lax_clamp(node, self._resolver):
+            return clamped
         found = [(keyword(one), one.value) for one in node.args if not one.star]
         owner = receiver(node)
         if owner is not None and not self._resolver.names(owner).qualified:

@@ -104,6 +104,8 @@ class Guesses:
                 self._reached(scale)
             elif gradient.has(Fact.GRADIENT) and scale.has(Fact.CAPPED):  # of unit length, times the smaller of norm and limit
                 self._reached(scale.with_(Fact.BOUNDED).over(gradient.division))
+            elif gradient.has(Fact.GRADIENT) and scale.has(Fact.RATIO) and 1 in self._compared.get(self._here, ()):
+                self._reached(scale)
 
     def _divided(self, one: Value, other: Value, division: Place) -> None:
         if one.has(Fact.GRADIENT) and other.has(Fact.NORM | Fact.DIVISOR):
@@ -181,7 +183,7 @@ class Guesses:
         return self._test(sides, values) if ordered else NOTHING
 
     def _test(self, sides: Sequence[ast.expr], values: Sequence[Value]) -> Value:
-        known = [one.has(Fact.MEASURED | Fact.SCALES) for one in values]
+        known = [one.has(Fact.MEASURED | Fact.SCALES | Fact.RATIO) for one in values]
         others = [side for side, told in zip(sides, known, strict=True) if not told]
         if not any(known) or not others or all(_is_tiny(one) for one in others):
             return NOTHING
@@ -291,6 +293,10 @@ class Guesses:
         scale = either(one for one in values if one.has(Fact.MEASURED | Fact.SCALES))
         limits = [side for side, one in zip(sides, values, strict=True) if not one.has(Fact.MEASURED | Fact.SCALES)]
         limits = [side for side in limits if not _is_tiny(side)]
+        ratio = either(one for one in values if one.has(Fact.RATIO))
+        scaled = isinstance(ratio.division, ast.BinOp) and isinstance(ratio.division.left, ast.BinOp)  # no trust ratio
+        if scaled and any(isinstance(side, ast.Constant) and side.value == 1 for side in limits):
+            return Value(Fact.COEFFICIENT | Fact.BOUNDED | ratio.facts & Fact.GRADIENTS, ratio.division)
         if not scale.facts or not limits:
             return either(values)
         told = {one.arg for one in node.keywords}

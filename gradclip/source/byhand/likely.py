@@ -137,7 +137,7 @@ class _Unit(Guesses):
                 self._block(node.body + node.orelse)
             case ast.If() | ast.While():
                 self._of(node.test)
-                self._block(node.body + node.orelse)
+                self._branches(node.body + node.orelse)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self._function(node)
             case ast.Return() if node.value is not None:
@@ -151,6 +151,14 @@ class _Unit(Guesses):
                 self._block([*node.body, *(one for h in node.handlers for one in h.body), *node.orelse, *node.finalbody])
             case ast.Expr():
                 self._of(node.value)
+
+    def _branches(self, body: Sequence[ast.stmt]) -> None:
+        """What may not run: a name also keeps the value that it had before."""
+        before = self._values.copy()
+        self._block(body)
+        for key, value in before.items():
+            if (made := self._values.get(key, NOTHING)) is not value:
+                self._values[key] = either((made, value))
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         outer = self._values

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import libcst as cst
 
+from gradclip.source.bind import keywords
+from gradclip.source.resolve import Resolver
 from gradclip.source.source import words
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "REDUCES",
     "SUMS",
     "bounds",
+    "lax_clamp",
 ]
 
 _LOW, _HIGH = words("min a_min min_value clip_value_min"), words("max a_max max_value clip_value_max")
@@ -74,3 +77,12 @@ def bounds(
     low = next((value for name, value in told.items() if name in _LOW), given[1] if len(given) > 1 else None)
     high = next((value for name, value in told.items() if name in _HIGH), given[2] if len(given) > 2 else None)
     return low, high
+
+
+def lax_clamp(call: cst.Call, resolver: Resolver) -> list[tuple[str, cst.BaseExpression]]:
+    """The arguments of ``jax.lax.clamp(min, x, max)`` as any other clamp has them, the tensor first; none of another call."""
+    if resolver.name(call.func) != "jax.lax.clamp":
+        return []
+    given = (one.value for one in call.args if one.keyword is None)
+    told = dict(zip(("min", "x", "max"), given, strict=False)) | keywords(call)
+    return [(name if name != "x" else "", told[name]) for name in ("x", "min", "max") if name in told]

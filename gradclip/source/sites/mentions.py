@@ -26,6 +26,7 @@ METHODS = FUNCTIONS | words(
     "clip_gradients clip_gradient clip_grads clip_grad clip_grad_ clip_gradient_ clip_grad_norm_fp32 clip_master_grads "
     "unscale_and_clip_grads clip_grad_by_norm clip_grad_by_value"
 )
+_OF_TENSORS = words("clip_by_value clip_by_norm clip_by_average_norm global_norm")
 _FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "tf_keras", "paddle", "optax", "jax", "flax"})
 _USUAL = {"tf": "tensorflow", "th": "torch", "jnp": "jax.numpy"}  #: the usual names of modules
 _MODULES = words("torch th nn utils tf tensorflow keras paddle fluid optax jax jnp")  # the usual local names
@@ -76,7 +77,9 @@ def _named(node: cst.Call, name: str, context: Context) -> Decision:
     if names.local:
         return unchanged(node, "GM207")
     where = sorted(names.qualified)[0]
-    if native := _reexported(where):
+    if native := _reexported(where) or _reexported(f".{written}"):
+        if other := _look_alike(node, name, context):
+            return unchanged(node, "GM112", other)
         reason = f"`{written}` is {native}, if {where.removesuffix('.' + name)} is that library."
         return manual(node, Finding("GM201", reason, "Import the library here, and run the migration again."))
     return unchanged(node, "GM207", f"{where} is a function of another library, or the project's own.")
@@ -88,6 +91,14 @@ def _reexported(qualified: str) -> str:
     first = max(1, len(parts) - _MOST_PARTS)
     tails = (".".join((_USUAL.get(parts[at], parts[at]), *parts[at + 1 :])) for at in range(first, len(parts) - 1))
     return next((tail for tail in tails if tail in BY_NAME), "")
+
+
+def _look_alike(node: cst.Call, name: str, context: Context) -> str:
+    """Why a function of any tensors, perhaps a framework's, clips no gradient here; "" if it may clip one."""
+    tensors, gradients = node.args[0].value if node.args else None, context.gradients
+    if name not in _OF_TENSORS or tensors is None or gradients.is_gradient(tensors) or gradients.is_taken(node):
+        return ""
+    return f"Nothing shows that {context.source.shown(tensors)} is a gradient."
 
 
 def _from_nowhere(written: str, context: Context) -> Finding:
@@ -109,6 +120,8 @@ def _method(node: cst.Call, func: cst.Attribute, name: str, context: Context) ->
         who = "fairseq's knows the scale of the loss and the shards"
     if who is None and name == "clip_grad_norm_" and _is_for_fsdp(node, context):
         who = "FSDP's knows the shards"
+    if who is None and (other := _look_alike(node, name, context)):
+        return unchanged(node, "GM112", other)
     if who is not None:
         return manual(node, Finding("GM109", f"`{receiver}.{name}` is a wrapper's own clip: {who}."))
     return manual(node, Finding("GM208", f"`{receiver}.{name}` is a method of an object whose class cannot be seen here."))

@@ -45,7 +45,7 @@ def check_bound(found: ApiCall) -> Finding | None:
 
 def clips_nothing(api: Native, limit: cst.BaseExpression, context: Context) -> Finding | None:
     """GM125: ``Adam(clipnorm=0)``, for a native that clips only by a limit above 0; None for any other limit."""
-    value = number(context.values.value_of(limit) or limit)
+    value = number(context.values.run(limit) or limit)
     if value is None or value > 0 or not api.dialect or api.at_zero != "off":
         return None
     name = api.keyword or api.limit
