@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from browser.page import Page
 from browser.server import SITE, Server, served
+from browser.site_only.test_widths import DRAWN, STILL
 
 import gradclip
 from gradclip import dialects
@@ -25,6 +26,8 @@ ANSWERED = "['answered', 'error', 'failed'].includes(document.getElementById('pl
 SHOWN = (
     """Object.fromEntries([...document.querySelectorAll('#play output')].map(one => [one.name, [one.innerText, one.title]]))"""
 )
+
+WIDER = "[...document.querySelectorAll('#play *')].filter(one => one.getBoundingClientRect().right > innerWidth).length"
 
 #: the arrows of the picture, in the units of the longest: its ends are at the given gradient (3, 4)
 LINES = """(() => {
@@ -132,8 +135,9 @@ def test_a_bad_gradient_is_named(form: Page) -> None:
     enter(form, g2=GRADIENTS[1])
 
 
-def test_the_picture_shows_the_gradients_before_and_after(page: Page, server: Server) -> None:
-    opened(page, server, [("rule", "torch.clip_grad_norm"), ("max_norm", "1.0"), ("g", "[3, 4]"), ("g", "[-0.6, 0.8]")])
+def test_the_picture_shows_the_gradients_before_and_after(form: Page) -> None:
+    page = form
+    enter(page, rule="torch.clip_grad_norm", max_norm="1.0", g1="[3, 4]", g2="[-0.6, 0.8]")
     after = gradclip.clip([np.array([3.0, 4.0]), np.array([-0.6, 0.8])], dialects.torch.clip_grad_norm(1.0)).grads
     *before, first, second = page.value(LINES)
     assert before == [["play-before", 3, 4], ["play-before", -0.6, 0.8]]
@@ -147,9 +151,13 @@ def test_the_picture_shows_the_gradients_before_and_after(page: Page, server: Se
     assert page.value("document.querySelectorAll('#play svg').length") == 0
 
 
-def test_the_address_holds_axes_and_gradients(page: Page, server: Server) -> None:
-    arguments, gradients = {"clip_norm": "1.0", "axes": "[1]"}, ["[[3, 4], [0.3, 0.4]]", "[[1, 2, 2]]", "[[0]]"]
-    opened(page, server, [("rule", "tensorflow.clip_by_norm"), *arguments.items(), *(("g", text) for text in gradients)])
+def test_the_address_holds_axes_and_gradients(form: Page, server: Server) -> None:
+    page, arguments = form, {"clip_norm": "1.0", "axes": "[1]"}
+    gradients = ["[[3, 4], [0.3, 0.4]]", "[[1, 2, 2]]", "[[0]]"]
+    page.value("document.querySelector('#play .play-add').click()")
+    page.wait(ANSWERED)
+    enter(page, rule="tensorflow.clip_by_norm")
+    enter(page, **arguments, **{f"g{i}": text for i, text in enumerate(gradients, 1)})
     assert_shown(page, "tensorflow.clip_by_norm", arguments, gradients)
     page.value("document.querySelectorAll('#play .play-tensor button')[1].click()")
     page.wait(ANSWERED)
@@ -218,9 +226,7 @@ def test_without_javascript_it_says_so(page: Page, server: Server) -> None:
         page("Emulation.setScriptExecutionDisabled", value=False)
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_is_wider_than_a_phone_or_a_desk(page: Page, server: Server, width: int) -> None:
-    page("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+def test_nothing_is_wider_than_a_phone_or_a_desk(page: Page, server: Server) -> None:
     query = [
         ("rule", "optax.adaptive_grad_clip"),
         ("clipping", "0.123456789"),
@@ -228,7 +234,10 @@ def test_nothing_is_wider_than_a_phone_or_a_desk(page: Page, server: Server, wid
     ]
     opened(page, server, query)
     assert page.value("document.getElementById('play').dataset.state") == "answered"
-    assert page.value("innerWidth") == width
-    assert page.value("document.documentElement.scrollWidth") <= width
-    wider = "[...document.querySelectorAll('#play *')].filter(one => one.getBoundingClientRect().right > innerWidth).length"
-    assert page.value(wider) == 0
+    page.value(STILL)
+    for width in (390, 1280):
+        page("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        page.value(DRAWN)
+        assert page.value("innerWidth") == width
+        assert page.value("document.documentElement.scrollWidth") <= width
+        assert page.value(WIDER) == 0

@@ -54,14 +54,16 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 def wrong(page: Page, server: Server) -> dict[int, dict[str, Any]]:
     """What is wrong on each page, by the width of the window.
 
-    A page is laid out for the narrowest, where what is too wide shows first, and for one of the others by turns.
+    A page is laid out for the narrowest, where what is too wide shows first, and for one of the others by turns. It is
+    opened in the width of the page before, which it is laid out for first.
     """
     names = [path.relative_to(SITE).as_posix() for path in sorted(SITE.rglob("*.html"))]
     assert len(names) > 40
     wrong: dict[int, dict[str, Any]] = {width: {} for width in WIDTHS}
     for i, name in enumerate(names):
         opened(page, f"{server.address}{name}")
-        for width in (WIDTHS[0], WIDTHS[1 + i % (len(WIDTHS) - 1)]):
+        both = (WIDTHS[0], WIDTHS[1 + i // 2 % (len(WIDTHS) - 1)])
+        for width in both[:: -1 if i % 2 else 1]:
             if (found := laid_out(page, width)) != [width, [], 0, []]:
                 wrong[width][name] = found
     return wrong
