@@ -17,14 +17,12 @@ from gradclip.backends.paddle.launches import AcceleratorLane
 from gradclip.backends.paddle.reference import PaddleLane
 from gradclip.core.backend import Backend, Tensor
 from gradclip.core.dtypes import FLOATS, promote
-from gradclip.core.lane import Into, Lane
+from gradclip.core.lane import Lane
 
 __all__ = ["ON_HOST_ONLY", "MemoryLane", "eager", "is_on_accelerator", "on_host"]
 
 _LARGE = 1 << 20  # elements from which NumPy allocates the memory: several times as fast, because it uses large pages
 _PIECE = 1 << 12  # elements that the reference converts to float64 at a time
-# small results share memory: from how many, up to how many elements each, and the elements of a shared block
-_ALIKE, _SMALL, _SHARED = 8, 1 << 10, 1 << 17
 _STORED = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": np.uint16}
 #: whether all tensors are on the host
 ON_HOST_ONLY = not (
@@ -81,10 +79,6 @@ def is_on_accelerator(x: Tensor) -> bool:
 class MemoryLane(HostLane, PaddleLane):
     """Tensors that each fill one piece of the host's memory, in order or transposed, by the compiled loops."""
 
-    def _run(self, loop: Any, tensors: Sequence[Tensor], into: Into, *numbers: Any) -> list[Tensor]:
-        lane = _KeptLane(self.backend, self.dtype, self.kinds) if into == "kept" else self
-        return HostLane._run(lane, loop, tensors, into, *numbers)
-
     def pieces(self, tensors: Sequence[Any]) -> list[Any]:
         return list(map(paddle.Tensor.data_ptr, tensors))
 
@@ -106,24 +100,6 @@ class MemoryLane(HostLane, PaddleLane):
     def wrote(self, tensors: list[Tensor]) -> list[Tensor]:
         versions.count_write(tensors)
         return tensors
-
-
-class _KeptLane(MemoryLane):
-    """For results that an optimizer only reads: small results of one shape are rows of one tensor, in a third of the time.
-
-    The rows share one count of writes, which autograd checks.
-    """
-
-    def room(self, tensors: Sequence[Tensor]) -> list[Any]:
-        first = tensors[0]
-        size = math.prod(first.shape)
-        shapes = list(map(_SHAPE, tensors))
-        is_alike = len(tensors) >= _ALIKE and 0 < size <= _SMALL and shapes.count(shapes[0]) == len(shapes)
-        if not is_alike or not all(map(paddle.Tensor.is_contiguous, tensors)):
-            return super().room(tensors)
-        counts = [min(_SHARED // size, len(tensors) - i) for i in range(0, len(tensors), _SHARED // size)]
-        blocks = [versions.operations.empty([n, *first.shape], first.dtype, first.place) for n in counts]
-        return [row for block in blocks for row in versions.operations.unbind(block, 0)]
 
 
 def _room(x: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ Parameter = _parameter()
 class _Operations:
     """Paddle's public functions instead of its operations: slower, because they check their arguments first."""
 
-    clip, clip_, unbind = paddle.clip, paddle.Tensor.clip_, paddle.unbind
+    clip, clip_ = paddle.clip, paddle.Tensor.clip_
     copysign, share_data = paddle.copysign, paddle.assign
 
     @staticmethod
@@ -88,10 +88,6 @@ class _Operations:
     @staticmethod
     def scale(x: Any, factor: Any, bias: float, after: bool) -> Any:
         return paddle.scale(x, factor, bias, after)
-
-    @staticmethod
-    def empty(shape: list[int], dtype: Any, place: Any) -> Any:
-        return paddle.empty(shape, dtype).to(place)
 
     @staticmethod
     def empty_like(x: Any, dtype: Any, place: Any) -> Any:
