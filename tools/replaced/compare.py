@@ -39,7 +39,7 @@ class Row:
     """The calls of one native: how many, and the largest finite errors in ulp, of dtypes narrower than float64."""
 
     calls: int = 0
-    uncompared: int = 0  #: under a compiler, or of tensors without plain numbers
+    uncompared: int = 0  #: of tensors without plain numbers: the native made them
     departed: int = 0  #: calls in which the native's formula makes NaN, and gradclip none: one of its departures
     beyond: int = 0  #: other calls whose norm or gradients are more than ``ALLOWED`` off in gradclip
     norm: float = 0.0

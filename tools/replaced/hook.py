@@ -155,7 +155,7 @@ def compared(
     grads = kit.grads(tensors, native)
     if grads is None:
         kit.table.skip(native.names[0])
-        return ours(_again(given, tensors), *rest, **options)
+        return original(_again(given, tensors), *rest, **options)
     with kit.table.inside():
         copied = (kit.copies(grads, rest, options, is_wide=is_wide) for is_wide in (False, True))
         native_one, exact = (outcome(functools.partial(kit.results, native, original, *one), kit.read) for one in copied)

@@ -30,11 +30,11 @@ class Kit:
     def traced(self, native: Native, functions: Any, given: Any, rest: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """What gradclip's function adds to a graph, after a callback that compares it."""
         grads = self.grads(self.listed(given, native), native)
-        with self.table.inside():
-            want, made = (function(given, *rest, **options) for function in functions)
         if grads is None:
             self.table.skip(native.names[0])
-            return made
+            return functions[0](given, *rest, **options)
+        with self.table.inside():
+            want, made = (function(given, *rest, **options) for function in functions)
         seen = (grads, list(rest), dict(options), *(self.outcome(native, one, []) for one in (want, made)))
         leaves = tf.nest.flatten(seen)
         places = [i for i, x in enumerate(leaves) if tf.is_tensor(x)]
@@ -55,9 +55,9 @@ class Kit:
         return [given] if native.applied is Applied.TENSOR else list(given)
 
     def grads(self, tensors: list[Any], native: Native) -> list[Any] | None:
-        """The gradients; None if one is sparse, or has no floating dtype."""
+        """The gradients; None if one is sparse, has no floating dtype, or is a weight of Keras, which gradclip refuses."""
         found = [x for x in tensors if x is not None]
-        if any(isinstance(x, tf.IndexedSlices) for x in found):
+        if any(isinstance(x, tf.IndexedSlices) or _is_weight(x) for x in found):
             return None
         found = [tf.convert_to_tensor(x) for x in found]
         return found if all(x.dtype.is_floating for x in found) else None
@@ -87,3 +87,7 @@ class Kit:
 
     def read(self, x: Any) -> tuple[np.ndarray, str]:
         return tf.cast(x, tf.float64).numpy(), tf.as_dtype(x.dtype).name
+
+
+def _is_weight(x: Any) -> bool:
+    return type(x).__module__.startswith("keras.")
