@@ -81,10 +81,14 @@ def shifted(one: Round) -> Iterator[Found]:
 
 
 def off(one: Round) -> Iterator[Found]:
-    """The default of a setting is 0, for "no clip", and no test keeps it from the clip."""
+    """The default of a setting is 0, for "no clip", and no test keeps it from the clip; or a test lets nothing else through."""
     for _, clip in one.clips:
         if clip.is_off:
             yield Found("GM134", clip, "The default of its limit is 0, and no test keeps that from the clip.")
+        elif clip.is_unset:
+            yield Found(
+                "GM125", clip, "It clips only where its limit is not set: the test is the wrong way round.", "Turn the test."
+            )
 
 
 def named(one: Round) -> Iterator[Found]:

@@ -140,8 +140,9 @@ def attribute(machine: Machine, owner: Value, name: str) -> Value:
     marks = owner.marks & {"varies", "open"} | tests.marked(name) | forward.kept(owner.marks, name) | scales.marked(owner, name)
     if getattr(owner, "is_open", False):
         marks |= {"open"}
-    if isinstance(owner, Made) and isinstance(held := owner.given.get(name), (Made, Function)):  # state.tx
-        return held
+    if isinstance(owner, Made) and (held := owner.given.get(name)) is not None:  # state.tx
+        if isinstance(held, (Made, Function)) or owner.name.endswith("Namespace"):
+            return named(held, name)
     if name == "sync_gradients":
         return gradients.synced(machine, owner)
     return Thing((*owner.token, name), marks)
@@ -151,8 +152,9 @@ def _of_class(machine: Machine, owner: Instance, name: str) -> Value:
     """An attribute that the class itself has."""
     for one in (owner.of, *machine.bases(owner.of)):
         for statement in one.node.body:
-            if isinstance(statement, ast.Assign) and any(getattr(x, "id", "") == name for x in statement.targets):
-                return named(value(machine, statement.value), name)
+            targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+            if any(getattr(x, "id", "") == name for x in targets) and (given := getattr(statement, "value", None)) is not None:
+                return named(value(machine, given), name)
     found = Thing((*owner.token, name), tests.marked(name))
     owner.fields[name] = found
     return found

@@ -16,6 +16,7 @@ from gradclip.source.reading import (
     functional,
     gradients,
     hooks,
+    limits,
     measures,
     mends,
     modules,
@@ -271,7 +272,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     if name == "register_hook" and isinstance(first, Function):
         hooks.hook(machine, owner, first, given)
     if name == "add_argument":
-        _setting(machine, given)
+        limits.declared(machine, given)
     if name == "compile" and (optimizer := given.get(0, "optimizer")) is not None:
         if isinstance(optimizer, Made):
             machine.file.compiled = optimizer
@@ -293,14 +294,6 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     if name in _SELF and not isinstance(owner, Gradients):
         return owner
     return _of_container(owner, name, given)
-
-
-def _setting(machine: Machine, given: Call) -> None:
-    """``parser.add_argument("--clip", default=0.0)``."""
-    names = [x.value for x in given.args if isinstance(x, Constant) and isinstance(x.value, str)]
-    default = given.given.get("default")
-    if names and isinstance(default, Constant) and default.value == 0 and isinstance(default.value, (int, float)):
-        machine.file.zeros.add(max(names, key=len).lstrip("-").replace("-", "_"))
 
 
 def _optimizers(made: Value) -> Value:

@@ -14,7 +14,7 @@ from gradclip.source.reading.values import Call, Constant, Origin, Product, Thin
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["about", "between", "of_native", "order", "ranged"]
+__all__ = ["about", "between", "declared", "of_native", "order", "ranged"]
 
 _TYPE = re.compile(r"norm_?type|(^|_)(ord|order|p)$", re.IGNORECASE)  #: a name of the order of a norm
 _LIMIT = re.compile(r"max|clip|limit|threshold", re.IGNORECASE)  #: a name of a limit
@@ -33,8 +33,17 @@ def about(
     setting = _setting(limit, node)
     off = not zero_is_off and bool(setting) and _is_off(machine, limit, node, setting)
     scaled = limit is not None and (SCALE in limit.marks or (isinstance(limit, Product) and bool(limit.sides & factors)))
+    key = ("truth", *limit.token) if limit is not None else ()
+    unset = any(x.key == key and not x.holds for x in machine.conditions)
     of_ratio = limit is not None and not machine.ranges.isdisjoint(_keys(limit))
-    return {"limit": _identity(limit), "setting": setting, "is_off": off, "is_scaled": scaled, "is_range": of_ratio}
+    return {
+        "limit": _identity(limit),
+        "setting": setting,
+        "is_off": off,
+        "is_unset": unset,
+        "is_scaled": scaled,
+        "is_range": of_ratio,
+    }
 
 
 def ranged(machine: Machine, given: Call) -> None:
@@ -53,6 +62,18 @@ def _is_one(node: ast.expr) -> bool:
 def _keys(value: Value) -> frozenset[object]:
     """What identifies a setting: the name of a number, or the object."""
     return frozenset({value.name} - {""} if isinstance(value, Constant) else {value.token} - {()})
+
+
+def declared(machine: Machine, given: Call) -> None:
+    """``parser.add_argument("--clip", default=0.0)``."""
+    names = [x.value for x in given.args if isinstance(x, Constant) and isinstance(x.value, str)]
+    default = given.given.get("default")
+    action = given.given.get("action")
+    is_flag = isinstance(action, Constant) and action.value == "store_true"
+    if names and (
+        is_flag or (isinstance(default, Constant) and default.value == 0 and isinstance(default.value, (int, float)))
+    ):
+        machine.file.zeros.add(max(names, key=len).lstrip("-").replace("-", "_"))
 
 
 def between(machine: Machine, given: Call, place: int) -> dict[str, Any]:

@@ -284,6 +284,9 @@ class Machine:
         method = self.method(made, "__init__")
         if method is not None:
             self.enter(method, args, given, node, made)
+        else:  # a dataclass, a NamedTuple
+            names = (last(x.target) for x in cls.node.body if isinstance(x, ast.AnnAssign))
+            made.fields |= {**dict(zip(names, args, strict=False)), **given}
         return made
 
     def method(self, owner: Instance, name: str, cls: Class | None = None) -> Function | None:

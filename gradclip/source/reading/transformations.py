@@ -51,7 +51,10 @@ def _clip(machine: Machine, native: Native, link: Made, of: Gradients, given: Ca
     else:
         limit = link.args[0] if link.args else None
         written = link.node.args[0] if link.node is not None and link.node.args else None
-    said = limits.about(machine, limit, written, zero_is_off=True) | {"where": link.where, "text": link.text}
+    said = limits.about(machine, limit, written, zero_is_off=True) | {
+        "where": link.where,
+        "text": link.text,
+    }
     return clip_by(native, of, **{**machine.about(given.node), **said})
 
 
@@ -116,6 +119,8 @@ def updated(machine: Machine, owner: Value, of: Gradients, given: Call) -> Value
             result = _parted(machine, link, result, given)
         elif isinstance(link, Made) and link.name.endswith("masked") and _is_zero(link.args[:1]):
             result = _masked(machine, link, result, given)
+        elif isinstance(link, Made) and link.name.endswith("masked") and link.args:
+            _partly_clipped(machine, link, result, given)
         elif isinstance(link, Made) and link.name.endswith("MultiSteps") and link.args:
             result = _accumulated(machine, link.args[0], result, given)
         elif isinstance(link, Made) and link.name.rpartition(".")[2] in _OWN and (link.args or link.given):
@@ -146,6 +151,20 @@ def _masked(machine: Machine, link: Made, of: Gradients, given: Call) -> Gradien
     step = Step(**machine.about(given.node), params=Params.of(free), optimizer=link.token)
     machine.taken.append((*whole, step))
     return of
+
+
+def _partly_clipped(machine: Machine, link: Made, of: Gradients, given: Call) -> None:
+    """``masked(chain(clip, add_decayed_weights), mask)``: the mask of the decay leaves some gradients out of the clip, too."""
+    inner = [*_links(link.args[0])]
+    clips = [(x, native) for x in inner if isinstance(x, Made) and (native := is_clip(x)) is not None]
+    if len(inner) == len(clips) or not all(isinstance(x, Made) and not _OPTIMIZER.match(x.name) for x in inner):
+        return
+    inside, outside = Params.of((*of.token, "masked")), Params.of(("what the mask leaves out",))
+    whole = Params.joined([inside, outside])
+    history = tuple(replace(x, params=whole) for x in of.history if not isinstance(x, Step))
+    clipped = (replace(_clip(machine, native, x, of, given), params=inside) for x, native in clips)
+    step = Step(**machine.about(given.node), params=whole, optimizer=link.token)
+    machine.taken.append((*history, *clipped, step))
 
 
 def _own(machine: Machine, link: Made, of: Gradients, given: Call) -> Gradients:
