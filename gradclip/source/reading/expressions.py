@@ -140,9 +140,11 @@ def attribute(machine: Machine, owner: Value, name: str) -> Value:
     marks = owner.marks & {"varies", "open"} | tests.marked(name) | forward.kept(owner.marks, name) | scales.marked(owner, name)
     if getattr(owner, "is_open", False):
         marks |= {"open"}
-    if isinstance(owner, Made) and (held := owner.given.get(name)) is not None:  # state.tx
-        if isinstance(held, (Made, Function)) or owner.name.endswith("Namespace"):
-            return named(held, name)
+    held = owner.given.get(name) if isinstance(owner, Made) else None
+    if isinstance(held, (Made, Function)) or (
+        held is not None and isinstance(owner, Made) and owner.name.endswith("Namespace")
+    ):
+        return named(held, name)
     if name == "sync_gradients":
         return gradients.synced(machine, owner)
     return Thing((*owner.token, name), marks)
