@@ -6,7 +6,6 @@ import linecache
 import math
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,12 +32,12 @@ from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.replicas import Replicas
 from gradclip.doctor.request import Made, Request, returned, skips
 from gradclip.doctor.seen import total
+from gradclip.doctor.trial import Trials
 
 __all__ = ["Watch"]
 
-_TIMED = 6  #: clips of a place that are also timed with the other implementation
 _SMALL = 100_000  #: elements of the gradients whose norms are compared after each line
-_LARGEST_COPY = 50_000_000  #: elements of the gradients for that
+_LOOKED = 3  #: first steps in which each line is looked after
 
 
 class _InThread(threading.local):
@@ -62,9 +61,10 @@ class Watch(ByHand):
         super().__init__(recorder)
         self.replicas: Replicas | None = None  #: of several processes
         self.is_compiling_seen = False
+        self.has_writes = False  #: whether the script itself has written gradients
         self.is_close = False  #: whether some write was seen in the norms only: then each line compares them
         self._made: dict[int, Made] = {}  # by the id of the new gradient
-        self._timed: dict[Place, int] = {}
+        self.trials = Trials(self.copies)
         #: of this thread: whether it is inside a scaler's step, which divides the gradients before the optimizer's; the scale
         #: of the loss that a scaler has just scaled; how many steps there were; the parameters with a gradient before the step,
         #: and the norms of these; the steps that are open: a class's step may call its base's
@@ -99,6 +99,7 @@ class Watch(ByHand):
             self.recorder.add(Unscale(where=where, params=these(written)))
         elif written:
             before = {key: self._norms.get(key, 0.0) for key in written}
+            self.has_writes = True
             self.settle(written)
             text = "" if is_late else linecache.getline(where.file, where.line).strip()
             factors = tuple((key, self._norms[key] / norm) for key, norm in before.items() if 0 < norm < math.inf)
@@ -135,8 +136,12 @@ class Watch(ByHand):
         return is_changed
 
     def watch_lines(self) -> None:
-        """Look after each line of the user's code, until the next event. Not where something is compiled: it could differ."""
-        if not self.is_compiling_seen:
+        """Look after each line of the user's code, until the next event. Not where something is compiled: it could differ.
+
+        Later steps write what the first ones wrote: where these wrote nothing, a look at the next event is enough.
+        """
+        is_needed = self.has_writes or not self.has_optimizer or self.recorder.done < _LOOKED
+        if is_needed and not self.is_compiling_seen:
             self.lines.start()
 
     # ---- the events ----
@@ -188,7 +193,7 @@ class Watch(ByHand):
             self.hands.take(learned)
             params, without, grads = self._params_of(request)
             before = self.norms(grads, float(request.order), full=True)
-            trial = self._trial(where, request, grads)
+            trial = self.trials.of(where, request, grads)
         result, error = None, None
         start = time.perf_counter()
         try:
@@ -249,31 +254,6 @@ class Watch(ByHand):
             grads.append(grad)
             filled.add(id(x) if is_param else by_grad.get(self.mark(x), id(x)))
         return frozenset(filled), frozenset(without), grads
-
-    def _trial(self, where: Place, request: Request, grads: list[Any]) -> Callable[[], tuple[float, float]] | None:
-        """A function that times the clip and the other implementation on copies of the gradients."""
-        if request.other is None or request.own is None or self._timed.get(where, 0) >= _TIMED:
-            return None
-        self._timed[where] = self._timed.get(where, 0) + 1
-        copies = [self.copies(grads, _LARGEST_COPY) for _ in range(2)]
-        if not all(copies):
-            return None
-        own, other = request.own, request.other
-
-        def timed() -> tuple[float, float]:
-            found = []
-            for function, of_one in zip((own, other), copies, strict=True):
-                start = time.perf_counter()
-                try:
-                    with warnings.catch_warnings(action="ignore"):
-                        function(of_one)
-                except Exception:
-                    found.append(math.nan)
-                    continue
-                found.append(time.perf_counter() - start)
-            return found[0], found[1]
-
-        return timed
 
     def unscale(self, call: Callable[[], Any], params: Iterable[Any]) -> Any:
         """Record that a scaler divides gradients by the scale."""

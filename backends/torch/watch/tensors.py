@@ -19,6 +19,7 @@ from gradclip.doctor.watch import Watch
 
 __all__ = ["TorchWatch", "leaves", "made_by", "marked"]
 
+_NAN = torch.tensor(math.nan, dtype=torch.float64)
 _PART = 65_536  #: elements that are made float64 at once: they stay in the cache
 
 
@@ -49,7 +50,9 @@ class TorchWatch(Watch):
 
     @torch.no_grad()
     def norms(self, tensors: Sequence[Any], order: float, *, full: bool = False) -> list[float]:
-        return [_norm(x.detach(), order, full) for x in tensors]
+        parts = [_parts(x.detach(), order, full) for x in tensors]
+        found = iter(_numbers([one for some in parts for one in some]))
+        return [total([next(found) for _ in some], order) for some in parts]
 
     @torch.no_grad()
     def copies(self, tensors: Sequence[Any], most: int) -> list[Any]:
@@ -76,17 +79,29 @@ class TorchWatch(Watch):
 
 
 def _norm(x: torch.Tensor, order: float, full: bool) -> float:
+    return total(_numbers(_parts(x, order, full)), order)
+
+
+def _parts(x: torch.Tensor, order: float, full: bool) -> list[torch.Tensor]:
+    """The norms of the parts of a tensor."""
     if hasattr(x, "full_tensor"):
         x = x.full_tensor() if full else x.to_local()
     if x.is_sparse:
         x = x.coalesce().values()
     if x.is_meta or versions.is_fake(x) or versions.is_wrapped(x):
-        return math.nan
+        return [_NAN]
     if not x.numel():
-        return 0.0
+        return []
     wide = torch.complex128 if x.is_complex() else torch.float64
-    parts = x.reshape(-1).split(_PART)
-    return total(torch.stack([torch.linalg.vector_norm(part.to(wide), order) for part in parts]).tolist(), order)
+    parts = [x] if x.numel() <= _PART else x.reshape(-1).split(_PART)
+    return [torch.linalg.vector_norm(part.to(wide), order) for part in parts]
+
+
+def _numbers(norms: list[torch.Tensor]) -> list[float]:
+    """Their values, by one transfer from each device."""
+    if len({x.device for x in norms}) == 1:
+        return list(torch.stack(norms).tolist())
+    return [float(x) for x in norms]
 
 
 @torch.no_grad()
