@@ -131,19 +131,6 @@ def test_each_type_is_as_in_the_table(name: str, checker: Callable[[Path], Error
         assert said == expected
 
 
-@pytest.mark.parametrize("name", revealed.FRAMEWORKS)
-def test_each_value_is_of_its_type(name: str) -> None:
-    """In a process of its own, as the tests of each framework."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(Path(revealed.__file__)), name],
-        env=launched.environment(PYTHONPATH=str(PACKAGE)),
-        capture_output=True,
-        text=True,
-        timeout=launched.TIME_LIMIT,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_the_test_of_values_can_fail() -> None:
     assert revealed.is_of([1.0], list[float])
     assert not revealed.is_of([1.0, None], list[float])
