@@ -31,6 +31,13 @@ def test_the_english_pages_say_a_thing_once() -> None:
     assert 20_000 < len(words) <= 36_300
 
 
+def test_the_page_of_the_core_names_each_of_its_files() -> None:
+    page, core = (ROOT / "docs" / "core.md").read_text("utf-8"), ROOT / "gradclip" / "core"
+    files = {path.relative_to(core).as_posix() for path in core.rglob("*.py")} - {"__init__.py"}
+    assert len(files) > 30
+    assert [name for name in sorted(files) if f"{name}`" not in page] == []
+
+
 def test_what_the_writing_guide_replaces_is_written_nowhere() -> None:
     guide = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("| before | after |\n| --- | --- |\n")[2]
     before = [cells(row)[0] for row in guide.splitlines()]
