@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from gradclip.backends.host import kernels
 from gradclip.backends.host.threads import Threads, allowed
@@ -27,6 +27,7 @@ class HostLane(Reference):
     """
 
     threads: Threads = staticmethod(allowed)  #: the number of threads for large tensors
+    is_immutable: ClassVar[bool] = False  #: whether its tensors are: then an unchanged one is returned itself
 
     def __init__(self, backend: Backend, dtype: str, kinds: Sequence[str]) -> None:
         """
@@ -55,6 +56,7 @@ class HostLane(Reference):
         return [n if is_right(n, "float64") else reference([x], order)[0] for x, n in zip(tensors, found, strict=True)]
 
     def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
+        into = "kept" if self.is_immutable else into
         if not isinstance(factors, list):
             if isinstance(factors, float) and factors == 1.0 and into != "new":
                 return list(tensors)
@@ -71,7 +73,7 @@ class HostLane(Reference):
             return super().clamp(tensors, lower, upper, into)
         bounds = lower, max(lower, upper)
         places: Sequence[int] = range(len(tensors))
-        if into == "kept":  # a read takes a third of the time of a write
+        if into == "kept" or self.is_immutable:  # a read takes a third of the time of a write
             fits = self._by_kind(self._fit, tensors, bounds)
             places = [i for i in places if not fits[i]]
         return self._run_some(places, kernels.loops.clamp, tensors, into, *bounds)

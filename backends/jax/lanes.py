@@ -87,12 +87,7 @@ class InMemory(HostLane, JaxReference):
     """Arrays in the host's memory: NumPy reads them without a copy, and large results take over memory that NumPy made."""
 
     threads = staticmethod(cores)
-
-    def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
-        return super().scale(tensors, factors, "kept")  # arrays are immutable, so one may be returned itself
-
-    def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
-        return super().clamp(tensors, lower, upper, "kept")
+    is_immutable = True
 
     def _run(self, loop: Any, tensors: Sequence[Tensor], into: Into, *numbers: Any) -> list[Tensor]:
         """Small tensors use a compiled function: JAX takes longer to accept memory than XLA to fill it."""

@@ -79,12 +79,7 @@ class MemoryLane(HostLane):
     """Eager tensors in the host's memory. They are immutable, so a tensor that fits is returned itself."""
 
     threads = staticmethod(threads)
-
-    def scale(self, tensors: Sequence[Tensor], factors: Any, into: Into) -> list[Tensor]:
-        return super().scale(tensors, factors, "kept")
-
-    def clamp(self, tensors: Sequence[Tensor], lower: Any, upper: Any, into: Into) -> list[Tensor]:
-        return super().clamp(tensors, lower, upper, "kept")
+    is_immutable = True
 
     def pieces(self, tensors: Sequence[Any]) -> list[Any]:
         # NumPy tries a buffer first; for bfloat16 that fails, and takes longer than the clip of a small tensor

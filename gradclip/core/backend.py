@@ -223,9 +223,9 @@ class Backend:
         return error
 
 
-def number(backend: Backend, x: Tensor) -> float:
-    """The value of a tensor of one element, as a float."""
-    value = backend.tolist(x)
+def number(backend: Backend, x: Tensor | float) -> float:
+    """The value of a tensor of one element, as a float; a float itself."""
+    value = x if isinstance(x, float) else backend.tolist(x)
     while isinstance(value, list):
         (value,) = value
     return float(value)

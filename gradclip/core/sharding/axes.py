@@ -58,7 +58,7 @@ def measure(
         *joined, mark = group.combine([*(each[i] for i in places), mark], join)
         for i, n in zip(places, joined, strict=True):
             each[i] = backend.cast(n, backend.dtype(each[i]))
-        if (group.on_host or refused is not None) and math.isnan(mark if isinstance(mark, float) else number(backend, mark)):
+        if (group.on_host or refused is not None) and math.isnan(number(backend, mark)):
             refused = joined_refusals(group, refused)
     if refused is not None:
         raise refused

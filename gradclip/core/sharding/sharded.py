@@ -185,7 +185,7 @@ class Sharded:
         """Do what the marks of a group say: refuse the call on all its processes, or measure what some of them lack."""
         if one.agreement is None or not one.reads:
             return
-        maxima = [x if isinstance(x, float) else number(self.backend, x) for x in one.marks]
+        maxima = [number(self.backend, x) for x in one.marks]
         if one.replicas is not None and one.looks:
             one.replicas.learn(one.group, maxima[-1])
         if one.agreement.is_refused(maxima):
@@ -304,7 +304,7 @@ class Sharded:
 
     def _spoils(self, norm: Any, order: float) -> bool:
         """Whether this norm makes every norm that includes it infinite or NaN."""
-        value = norm if isinstance(norm, float) else number(self.backend, norm)
+        value = number(self.backend, norm)
         return math.isnan(value) or (math.isinf(value) and order > 0)
 
 

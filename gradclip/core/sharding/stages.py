@@ -71,7 +71,7 @@ class Stages:
             one.mark(Agreement.of(group, None, (), self.refused), None, alike)
         found = self.over([one])
         if one.agreement is not None and one.reads:
-            maxima = [x if isinstance(x, float) else number(self.backend, x) for x in one.marks]
+            maxima = [number(self.backend, x) for x in one.marks]
             if one.agreement.is_refused(maxima):
                 self.refused = joined_refusals(group, self.refused)
         if past is not None and self.refused is None:
@@ -87,7 +87,7 @@ class Stages:
         past = repeated.repeated_of(past_of(self.full, self.backend), [order])
         if past.left <= 0:
             return
-        mine, values = ([x if isinstance(x, float) else number(self.backend, x) for x in each] for each in (mine, values))
+        mine, values = ([number(self.backend, x) for x in each] for each in (mine, values))
         equal = all(repeated.is_multiple(one, all_, order) for one, all_ in zip(mine, values, strict=True) if one)
         past.see(mine, equal, self._evidence([order]), "a sum that is a multiple of this process's own", least=LOOKS)
 
