@@ -12,7 +12,9 @@ from replaced.command import replaced, shown
 from replaced.compare import Outcome, Row
 
 PROGRAM = """
+import importlib.util
 import math
+assert importlib.util.find_spec("torch")  # a program may only ask for it first
 import torch
 from torch.nn.utils import clip_grad_norm_  # the program's own name
 
@@ -49,6 +51,15 @@ def test_each_call_is_compared_with_the_native_and_with_float64(tmp_path: Path) 
     assert 0 < row.norm <= 0.5, shown(rows)
     assert row.native_norm > 0
     assert "inf" in row.first
+
+
+def test_where_the_native_fails_gradclip_is_compared_with_float64() -> None:
+    row, exact = Row(), Outcome(grads=[(np.array([1.0]), "float64")])
+    for got in (1.0, 1.5):
+        row.note(Outcome(grads=[(np.array([got]), "float16")]), Outcome(error=RuntimeError("no kernel")), exact, "()")
+    assert (row.calls, row.beyond) == (2, 1)
+    row.note(Outcome(error=ValueError("refused")), Outcome(grads=exact.grads), exact, "(-1,)")
+    assert (row.calls, row.beyond) == (3, 2)
 
 
 @pytest.mark.parametrize(("got", "beyond"), [(1 + 2.0**-21, 0), (1 + 2.0**-20, 1), (math.nan, 1)])

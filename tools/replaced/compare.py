@@ -51,10 +51,10 @@ class Row:
     def note(self, ours: Outcome, native: Outcome, exact: Outcome, what: str) -> None:
         """Add a call."""
         self.calls += 1
-        if any(one.error is not None for one in (ours, native, exact)):
+        if ours.error is not None or exact.error is not None:
             off = 0.0 if (ours.error is None) == (native.error is None) else math.inf
-        else:
-            mine, theirs = (_distances(one, exact) for one in (ours, native))
+        else:  # the native may lack a kernel for the dtype
+            mine, theirs = _distances(ours, exact), (0.0, 0.0) if native.error else _distances(native, exact)
             is_wider = not any(dtype == "float64" for _, dtype in (*ours.grads, *filter(None, [ours.norm])))
             for name, one in zip(FIELDS, (mine[0], theirs[0], mine[1], theirs[1]), strict=True) if is_wider else ():
                 setattr(self, name, max(getattr(self, name), one if math.isfinite(one) else 0.0))

@@ -55,14 +55,18 @@ class _Finder:
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
         if name not in self._waited:
             return None
-        self._waited.remove(name)
-        spec = importlib.util.find_spec(name)
+        self._waited.remove(name)  # the other finders find it
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._waited.add(name)  # who asks for the spec may import nothing, as transformers
         loader: Any = spec and spec.loader
         if loader is not None:
             loader.exec_module = functools.partial(self._run, name, loader.exec_module)
         return spec
 
     def _run(self, name: str, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+        self._waited.discard(name)
         execute(module)
         replace(name, self._table)
 
