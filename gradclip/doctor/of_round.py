@@ -44,7 +44,7 @@ def _of_clips(one: Round, run: Run) -> Iterator[Found]:
         elif clip.without:
             yield Found("GD102", clip.where, f"{clip.text} got {many(clip.without)}, and none had a gradient")
         elif not clip.is_dropped and not one.step.exempt.known:
-            code, what = ("GM101", "an iterator that was used up") if clip.is_iterator else ("GD102", "no parameters")
+            code, what = ("GM101", "an exhausted iterator") if clip.is_iterator else ("GD102", "no parameters")
             yield Found(code, clip.where, f"{clip.text} got {what}")
 
 

@@ -85,7 +85,7 @@ SEEN_BY_A_RUN = (
     _seen(
         "GD201",
         "A norm that is not finite",
-        "A gradient has an infinity or a NaN. The step took it, or every step since is skipped.",
+        "A gradient contains infinity or NaN. The step used it, or every step since has been skipped.",
         "Look for the cause in the forward pass: no limit helps.",
         ways={
             "torch": "Look for its cause in the forward pass; error_if_nonfinite=True stops at the first one. No limit helps.",
@@ -115,7 +115,7 @@ SEEN_BY_A_RUN = (
     _seen(
         "GD204",
         "Equal rows counted one by one",
-        "A sparse gradient has several rows of one index. The step adds them up, and the norm counted each one.",
+        "A sparse gradient has several rows with the same index. The step adds them up, and the norm counted each one.",
         "Add equal rows up before the clip.",
         ways={
             "tensorflow": "Use gradclip.clip_by_global_norm, which adds equal rows up, or `tf.convert_to_tensor(grad)` before.",
@@ -140,7 +140,7 @@ SEEN_BY_A_RUN = (
     _seen(
         "GD302",
         "A limit that always clips",
-        "Each step was shortened to less than a tenth: the limit acts as a smaller learning rate, as it does not under Adam.",
+        "Each step was shortened to less than a tenth. Except under Adam and its like, that acts as a smaller learning rate.",
         "Choose the limit from the norms, or lower the learning rate.",
         needs_norms=True,
     ),
@@ -148,7 +148,7 @@ SEEN_BY_A_RUN = (
         "GD303",
         "Processes that disagree",
         "In one step the processes had different norms or limits, so they scaled their gradients differently.",
-        "Clip after the last exchange (outside of no_sync). The norm of shards is that of their DTensors, or needs `shards=`; "
+        "Clip after the last exchange (outside no_sync). The norm of shards is that of their DTensors, or needs `shards=`; "
         "that of stages needs `reduce=`.",
         ways={
             "tensorflow": "Clip after the gradients were summed over the replicas, or sum the norm over them: `reduce=`.",
@@ -160,13 +160,13 @@ SEEN_BY_A_RUN = (
     _seen(
         "GD304",
         "A limit that is no limit",
-        "A limit of 0 makes every gradient 0, a negative one flips their signs; None, NaN and True are no numbers for a limit.",
-        "Use a positive limit; infinity only measures. Leave the clip out where it is switched off.",
+        "A limit of 0 makes every gradient 0, a negative one flips their signs; None, NaN and True are not limits.",
+        "Use a positive limit; infinity only measures. Where it is switched off, leave it out.",
     ),
     _seen(
         "GD305",
         "Replicas that drift apart",
-        "Parameters of which each process has a copy were equal before the first step: some process scaled or stepped its own.",
+        "These parameters were equal on all processes before the first step: some process scaled or stepped its own copy.",
         "Clip the same parameters on every process, by one norm and one limit, and step on all of them or on none.",
     ),
 )

@@ -18,15 +18,15 @@ _INNER = (
 _MISTAKES = (
     Mistake(
         "GM101",
-        "An iterator",
+        "An exhausted iterator",
         "The first loop over an iterator consumes it.",
         "Make it a list where it is created: `params = list(...)`.",
         seen_by=_BOTH,
     ),
     Mistake(
         "GM104",
-        "A limit of another thing",
-        "Its limit is called that of another thing: a norm in a clip of each element, or the range of a ratio.",
+        "A limit meant for something else",
+        "Its limit is named after something else: a norm in a clip by value, or the range of a ratio.",
         "Clip by the norm, or rename the limit if you mean each element.",
         "warning",
     ),
@@ -92,7 +92,7 @@ _MISTAKES = (
     ),
     Mistake(
         "GM118",
-        "Other parameters",
+        "The wrong parameters",
         "The clip and the optimizer work on different parameters.",
         "Clip exactly the parameters that the optimizer has.",
         seen_by=_BOTH,
@@ -152,14 +152,14 @@ _MISTAKES = (
     Mistake(
         "GM124",
         "A norm of one process's shards",
-        "The norm is that of the shards that one process holds, so each process scales its shards by another coefficient.",
+        "The norm is that of the shards that one process holds, so each process scales its shards by a different coefficient.",
         "Clip the DTensors, `clip_grad_norm_(params, limit)`, or sum the squares over the processes before the root.",
     ),
     Mistake(
         "GM125",
         "A limit that clips nothing",
         "Only a limit above 0 clips here; any other counts as no limit.",
-        "Write a limit above 0; for no clip leave it out, or write None.",
+        "Write a limit above 0; to clip nothing, leave it out or write None.",
         "warning",
     ),
     Mistake(
@@ -183,7 +183,7 @@ _MISTAKES = (
     ),
     Mistake(
         "GM130",
-        "A clip outside of the closure",
+        "A clip outside the closure",
         "The optimizer's step calls the closure, which computes new gradients: the clipped ones are lost.",
         "Clip in the closure, after its backward().",
         seen_by=_BOTH,
@@ -219,7 +219,7 @@ _MISTAKES = (
     Mistake(
         "GM134",
         "A limit of 0 for no clip",
-        "The setting defaults to 0, and a limit of 0 makes every gradient 0: nothing is learnt.",
+        "The setting defaults to 0, and a limit of 0 makes every gradient 0: nothing is learned.",
         "Clip only if the limit is above 0, or make None the default.",
         "warning",
     ),
@@ -253,8 +253,8 @@ _MISTAKES = (
     ),
     Mistake(
         "GM138",
-        "A norm of another order",
-        "The norm is of another order than it seems: it is always 1, not the norm of all elements, or no norm at all.",
+        "A norm of the wrong order",
+        "The norm is not of the order that it seems: it is always 1, not the norm of all elements, or no norm at all.",
         "For the order inf take the largest of the norms; for the order 2 take the norm of the flat gradient.",
         seen_by=_BOTH,
         ways=dict.fromkeys(
@@ -263,15 +263,15 @@ _MISTAKES = (
     ),
     Mistake(
         "GM139",
-        "Gradients of other variables",
-        "The gradients that are None are left out, and their variables are not: each later gradient goes to a wrong variable.",
+        "Gradients for the wrong variables",
+        "Gradients that are None are left out, but their variables are not: each later gradient goes to the wrong variable.",
         "Leave out the pairs: `[(g, v) for g, v in zip(grads, variables) if g is not None]`.",
     ),
     Mistake(
         "GM140",
         "A wrong factor",
-        "The gradients are multiplied with something else than the limit divided by their norm.",
-        "Multiply with `min(1, limit / norm)`, where the norm is the root of the sum of squares.",
+        "The gradients are multiplied by something other than the limit divided by their norm.",
+        "Multiply by `min(1, limit / norm)`, where the norm is the root of the sum of squares.",
     ),
     Mistake(
         "GM141",
@@ -283,7 +283,7 @@ _MISTAKES = (
         "GM142",
         "Noise on a clipped mean",
         "Noise in proportion to the limit is for private training, but the clip bounds the mean of a batch, not each example.",
-        "Clip the gradient of each example before the mean; if you mean no privacy, ignore this.",
+        "Clip the gradient of each example before the mean; if privacy is not the goal, ignore this.",
         "warning",
     ),
 )

@@ -30,7 +30,7 @@ _ORDERS = {
 _BY_NAME = "Write the arguments by their names: `max_norm=...`, `norm_type=...`."
 
 _FACTORS: Mapping[str, str] = {
-    "limit": "Gradients above the limit are multiplied with the limit, not with the limit divided by their norm.",
+    "limit": "Gradients above the limit are multiplied by the limit, not by the limit divided by their norm.",
     "grows": "The factor grows with the norm: the larger the gradients, the more it enlarges them.",
     "square": "The limit is divided by the square of the norm: the root is missing.",
     "root": "The limit is divided by the root of a norm: its squares are missing.",
@@ -76,7 +76,7 @@ def noised(one: Round) -> Iterator[Found]:
 
 
 def misscaled(one: Round) -> Iterator[Found]:
-    """The gradients are multiplied with something else than a limit divided by their norm."""
+    """The gradients are multiplied by something other than a limit divided by their norm."""
     for x in one.events:
         if isinstance(x, Write) and x.factor and one.step is not None and one.concerns(x.params, one.step.params):
             yield Found("GM140", x, _FACTORS[x.factor])

@@ -222,8 +222,8 @@ def _limit(record: Record) -> float:
 def _reason(record: Record, best: Candidate) -> str:
     if record.diverged is not None and record.count < _FEW:
         return (
-            f"The run diverged at once: {record.diverged}. So its usual norm is not known, and this is a tenth of "
-            f"{short(record.diverged.level)}, the lowest median of the norms before, and at most 1. "
+            f"The run diverged at once: {record.diverged}. So its usual norm is not known: this is a tenth of "
+            f"{short(record.diverged.level)}, the lowest median before, and at most 1. "
             "If it diverges again, lower the learning rate; if it trains, record its norms and choose anew."
         )
     p50, p90 = record.quantile(0.5), record.quantile(0.9)
