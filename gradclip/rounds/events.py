@@ -113,6 +113,7 @@ class Clip(Event):
     is_failed: bool = False  #: it raised an exception
     is_range: bool = False  #: its limit is the range of a ratio elsewhere, from 1 - x to 1 + x
     exchanged: str = ""  #: which names say that its limit and its order are exchanged
+    is_of_weights: bool = False  #: it divides by the norm of the parameters
     is_scaled: bool = False  #: its limit is one of scaled gradients: multiplied by the loss scale
 
 

@@ -9,7 +9,7 @@ from gradclip.rounds.mistake import Found
 from gradclip.rounds.params import Token, listed
 from gradclip.rounds.round import Round
 
-__all__ = ["added", "after_step", "before_backward", "late", "lost", "mended", "never_zeroed", "scaled", "zeroed"]
+__all__ = ["added", "after_step", "anew", "before_backward", "late", "lost", "mended", "never_zeroed", "scaled", "zeroed"]
 
 #: what to do where a library scales the loss and unscales its gradients itself
 _OWN = {
@@ -25,7 +25,7 @@ def after_step(one: Round) -> Iterator[Found]:
         if previous is None or (clip.wants_norm and one.was_clipped) or clip.is_late or one.may_change(place):
             continue
         follows = one.after(place, Backward, Zero) if one.step is not None else [clip]
-        if follows and one.concerns(clip.params, previous.params) and previous.loops == clip.loops:
+        if follows and one.concerns(clip.params, previous.params) and previous.loops == clip.loops[: len(previous.loops)]:
             reason = f"{previous.text} takes the gradients before they are clipped."
             yield Found("GM108", clip, reason, "Clip before the step.", (previous,))
 
@@ -104,6 +104,21 @@ def zeroed(one: Round) -> Iterator[Found]:
         zero = earlier[0] if isinstance(earlier[0], Zero) else gone or changes[-1]
         if one.concerns(zero.params, one.step.params):
             yield Found("GM108", clip, reason, "Call it after the step, or before backward().", (zero,))
+
+
+def anew(one: Round) -> Iterator[Found]:
+    """The clipped gradients are removed, and the step takes those of another backward pass, which nothing clips."""
+    for place, clip in one.clips:
+        made, step = one.before(place, Backward), one.step
+        changes = one.after(place, Backward, Zero, Write, Clip)
+        if step is None or not made or one.is_run or [type(x) for x in changes] != [Zero, Backward]:
+            continue
+        zero, again = changes
+        if made[0].where != again.where and made[0].loops == clip.loops == again.loops == step.loops:
+            reason = (
+                f"{zero.text} removes the clipped gradients, and {step.text} takes those of {again.text}, which nothing clips."
+            )
+            yield Found("GM128", clip, reason, "Clip the gradients that the step takes.", (again, step))
 
 
 def lost(one: Round) -> Iterator[Found]:

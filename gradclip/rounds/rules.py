@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from gradclip.rounds.events import Backward, Clip, Event, Reduce, Write, Zero
 from gradclip.rounds.mistake import Found
-from gradclip.rounds.order import added, after_step, before_backward, late, lost, mended, never_zeroed, scaled, zeroed
+from gradclip.rounds.order import added, after_step, anew, before_backward, late, lost, mended, never_zeroed, scaled, zeroed
 from gradclip.rounds.params import NO_PARAMS, Params, listed
 from gradclip.rounds.round import Round
 from gradclip.rounds.written import hooked, measured, misscaled, noised, one_sided, ordered
@@ -266,6 +266,7 @@ RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
     before_backward,
     added,
     zeroed,
+    anew,
     lost,
     scaled,
     late,

@@ -78,8 +78,9 @@ def noised(one: Round) -> Iterator[Found]:
 def misscaled(one: Round) -> Iterator[Found]:
     """The gradients are multiplied by something other than a limit divided by their norm."""
     for x in one.events:
-        if isinstance(x, Write) and x.factor and one.step is not None and one.concerns(x.params, one.step.params):
-            yield Found("GM140", x, _FACTORS[x.factor])
+        factor = x.factor if isinstance(x, Write) else "weights" if isinstance(x, Clip) and x.is_of_weights else ""
+        if factor and one.step is not None and one.concerns(x.params, one.step.params):
+            yield Found("GM140", x, _FACTORS[factor])
 
 
 def one_sided(one: Round) -> Iterator[Found]:

@@ -44,6 +44,11 @@ CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
     "after the last step": ("GM108", [ZERO, BACK, STEP, CLIP], [ZERO, BACK, CLIP, STEP]),
     "before the backward pass": ("GM108", [ZERO, CLIP, BACK, STEP], [ZERO, BACK, CLIP, STEP]),
     "another backward pass": ("GM108", [BACK, CLIP, replace(BACK, where=9), STEP], [BACK, replace(BACK, where=9), CLIP, STEP]),
+    "of another backward pass": (
+        "GM128",
+        [BACK, CLIP, ZERO, replace(BACK, where=9), STEP],
+        [BACK, ZERO, replace(BACK, where=9), CLIP, STEP],
+    ),
     "zeroed before the clip": ("GM108", [BACK, ZERO, CLIP, STEP], [ZERO, BACK, CLIP, STEP]),
     "zeroed before the step": ("GM108", [BACK, CLIP, ZERO, STEP], [BACK, CLIP, STEP, ZERO]),
     "scaled": ("GM107", [SCALED, CLIP, STEP], [SCALED, UNSCALE, CLIP, STEP]),

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gradclip.rounds import Step
 from gradclip.source.reading import (
     coefficients,
     degrees,
@@ -158,11 +159,15 @@ def unknown(machine: Machine, target: Value, given: Call, more: frozenset[str] =
 
 
 def _instance(machine: Machine, target: Class, given: Call) -> Value:
-    if machine.is_a(target, ("Optimizer",)):
-        return Made(
-            machine.fresh(given.node), name="torch.optim.Own", args=given.args, given=dict(given.given), node=given.node
-        )
-    return machine.instance(target, given.args, given.given, given.node)
+    made = machine.instance(target, given.args, given.given, given.node)
+    if made.base is None and (machine.is_a(target, ("Optimizer",)) or _is_of_torch(machine, target)):
+        made.base = _optimizer(made, given)
+    return made
+
+
+def _optimizer(owner: Instance, given: Call) -> Made:
+    """What an object is for the library whose optimizer its class is made from."""
+    return Made(owner.token, name="torch.optim.Own", args=given.args, given=dict(given.given), node=given.node)
 
 
 def _of_super(machine: Machine, name: str, given: Call) -> Value:
@@ -171,7 +176,29 @@ def _of_super(machine: Machine, name: str, given: Call) -> Value:
         method = machine.method(owner, name, base) if isinstance(owner, Instance) else None
         if method is not None:
             return machine.enter(method, given.args, given.given, given.node, owner)
+    if isinstance(owner, Instance) and name == "__init__" and _is_of_torch(machine, owner.of):
+        owner.base = _optimizer(owner, given)
+    if isinstance(owner, Instance) and owner.base is not None and (made := libraries.method(machine, owner.base, name, given)):
+        return made
     return machine.unknown(Thing(("super", name)), given)
+
+
+def _is_of_torch(machine: Machine, cls: Class) -> bool:
+    """Whether a class is made from an optimizer of PyTorch."""
+    found = [machine.value(x) for x in cls.node.bases]
+    names = (x.name for x in found if isinstance(x, Library))
+    return any(gradients.is_optimizer_class(x) and x.startswith("torch") for x in names) or any(
+        _is_of_torch(machine, x) for x in machine.bases(cls)
+    )
+
+
+def _stepped(machine: Machine, owner: Instance, target: Value, given: Call) -> Value:
+    """The project's own ``step`` of an optimizer: what it writes out is a step, too."""
+    before = len(machine.events)
+    made = apply(machine, target, given)
+    if owner.base is not None and not any(isinstance(x, Step) for x in machine.events[before:]):
+        gradients.step(machine, owner.base, replace(given, args=(), given={}))
+    return made
 
 
 def _method(machine: Machine, owner: Value, name: str, given: Call) -> Value:
@@ -185,7 +212,9 @@ def _method(machine: Machine, owner: Value, name: str, given: Call) -> Value:
         if method is not None:
             static = any(getattr(x, "id", "") == "staticmethod" for x in getattr(method.node, "decorator_list", ()))
             bound = method if static else Bound((*owner.token, name), owner=owner, name=name, function=method)
-            return apply(machine, functional.decorated(machine, method, bound), given)
+            do = _stepped if name == "step" else lambda machine, owner, *rest: apply(machine, *rest)
+            return do(machine, owner, functional.decorated(machine, method, bound), given)
+        owner = owner.base or owner
     if isinstance(owner, Class):
         method = machine.method(Instance(owner.token, of=owner), name)
         if method is not None:

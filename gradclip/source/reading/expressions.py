@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradclip.rounds import UNKNOWN, Params
 from gradclip.source.reading import (
+    attributes,
     calls,
     coefficients,
     comprehensions,
@@ -20,7 +20,6 @@ from gradclip.source.reading import (
     measures,
     mends,
     products,
-    scales,
     taken,
     tests,
 )
@@ -28,7 +27,6 @@ from gradclip.source.reading.program import last
 from gradclip.source.reading.values import (
     MOST,
     SCALED,
-    Bound,
     Constant,
     Context,
     Elements,
@@ -36,7 +34,6 @@ from gradclip.source.reading.values import (
     Function,
     Gradients,
     Instance,
-    Library,
     Made,
     Table,
     Thing,
@@ -52,11 +49,7 @@ from gradclip.source.reading.values import (
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["attribute", "either", "unpacked", "value"]
-
-_WRAPPED = frozenset({"module", "_orig_mod", "unwrapped"})  #: the model in a wrapper
-_VARIABLES = frozenset({"trainable_variables", "trainable_weights", "variables"})
-_NUMBERS = {"inf": math.inf, "nan": math.nan, "infty": math.inf}
+__all__ = ["either", "unpacked", "value"]
 
 
 def value(machine: Machine, node: ast.expr) -> Value:
@@ -98,68 +91,8 @@ def _name(machine: Machine, node: ast.Name) -> Value:
 
 
 def _attribute(machine: Machine, node: ast.Attribute) -> Value:
-    found = attribute(machine, value(machine, node.value), node.attr)
+    found = attributes.of(machine, value(machine, node.value), node.attr)
     return taken.kept(machine, found)
-
-
-def attribute(machine: Machine, owner: Value, name: str) -> Value:
-    """An attribute of an object."""
-    if isinstance(owner, Library):
-        if name in _NUMBERS:
-            return Constant((name,), value=_NUMBERS[name])
-        return Library((*owner.token, name), name=f"{owner.name}.{name}")
-    if isinstance(owner, Instance):
-        if name in owner.fields:
-            return owner.fields[name]
-        method = machine.method(owner, name)
-        if method is not None:
-            is_property = any(getattr(x, "id", "") == "property" for x in getattr(method.node, "decorator_list", ()))
-            if is_property:
-                return machine.enter(method, (), {}, method.node, owner)
-            return Bound((*owner.token, name), owner=owner, name=name, function=method)
-        if name not in _VARIABLES:
-            return _of_class(machine, owner, name)
-    if machine.parts and (part := machine.parts.get(owner.token, {}).get(name)) is not None:
-        return part
-    if name in _WRAPPED and last_of(owner) in machine.scope.file.modules | {"model", "module"}:
-        return owner
-    if name == "grad" and isinstance(owner, Elements):
-        is_local = bool(machine.sharded) and not owner.params.known.isdisjoint(machine.sharded)
-        said = frozenset({"gradient", measures.LOCAL} if is_local else {"gradient"})
-        return Elements((*owner.token, "grad"), said, params=owner.params, is_one=owner.is_one, loop=owner.loop)
-    if name in ("data", "value") and isinstance(owner, Elements):
-        return owner
-    if name == "grads" and isinstance(owner, Gradients):  # gradclip.clip(grads, rule).grads
-        return owner
-    if name == "_local_tensor" and isinstance(owner, Elements) and "gradient" in owner.marks:
-        return elements.shards(owner, is_local=True)
-    if name == "param_groups":
-        return Elements((*owner.token, name), params=gradients.of_optimizer(owner), of=owner)
-    if name in _VARIABLES:
-        return Elements((*owner.token, name), params=gradients.of_module(owner))
-    marks = owner.marks & {"varies", "open"} | tests.marked(name) | forward.kept(owner.marks, name) | scales.marked(owner, name)
-    if getattr(owner, "is_open", False):
-        marks |= {"open"}
-    held = owner.given.get(name) if isinstance(owner, Made) else None
-    if isinstance(held, (Made, Function)) or (
-        held is not None and isinstance(owner, Made) and owner.name.endswith("Namespace")
-    ):
-        return named(held, name)
-    if name == "sync_gradients":
-        return gradients.synced(machine, owner)
-    return Thing((*owner.token, name), marks)
-
-
-def _of_class(machine: Machine, owner: Instance, name: str) -> Value:
-    """An attribute that the class itself has."""
-    for one in (owner.of, *machine.bases(owner.of)):
-        for statement in one.node.body:
-            targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-            if any(getattr(x, "id", "") == name for x in targets) and (given := getattr(statement, "value", None)) is not None:
-                return named(value(machine, given), name)
-    found = Thing((*owner.token, name), tests.marked(name))
-    owner.fields[name] = found
-    return found
 
 
 def _tuple(machine: Machine, node: ast.Tuple | ast.List | ast.Set) -> Value:
@@ -196,6 +129,8 @@ def _subscript(machine: Machine, node: ast.Subscript) -> Value:
             return Elements(owner.token, params=owner.params, of=owner.of)
         return Elements((*owner.token, "[]"), params=owner.params if owner.of is not None else UNKNOWN, of=owner.of)
     if isinstance(key, Constant):
+        if isinstance(owner, Table) and owner.is_of_lists:
+            owner.items.setdefault(key.value, Tuple((*owner.token, ("[]", key.value))))
         if isinstance(owner, Table) and key.value in owner.items:
             return named(owner.items[key.value], str(key.value))
         if isinstance(owner, Tuple) and isinstance(key.value, int) and -len(owner.items) <= key.value < len(owner.items):

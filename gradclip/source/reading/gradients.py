@@ -83,6 +83,8 @@ def of_module(owner: Value) -> Params:
 
 def of_optimizer(owner: Value | None) -> Params:
     """The parameters that an optimizer has."""
+    if isinstance(owner, Instance) and owner.base is not None:
+        owner = owner.base
     if isinstance(owner, Made):
         if owner.name.endswith("clipped") and owner.args:
             return of_optimizer(owner.args[0])
@@ -132,6 +134,8 @@ def is_optimizer(machine: Machine | None, owner: Value) -> bool:
     """Whether an object is an optimizer: by what made it; by its use and its name, if that is unknown."""
     if isinstance(owner, Made):
         return is_optimizer_class(owner.name) or owner.name.endswith("clipped")
+    if isinstance(owner, Instance) and owner.base is not None:
+        return True
     if not isinstance(owner, (Thing, Instance)) or not owner.token or machine is None:
         return False
     name = name_of(owner)
@@ -254,6 +258,7 @@ def clip(
             only_measures=isinstance(limit, Constant) and limit.value == math.inf,
             wants_norm=given.node is not machine.bare,
             is_local=measures.LOCAL in marks(given.args[2:]),
+            is_of_weights=measures.WEIGHTS in marks(given.args[2:]),
             unread=_ZERO if params.known and params.known <= machine.engines else "",
             lost="" if is_by_rule else _lost(machine, tensors, params),
         )

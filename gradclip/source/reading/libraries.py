@@ -108,6 +108,8 @@ def function(machine: Machine, name: str, given: Call) -> Value:
     last, first = name.rpartition(".")[2], given.get(0)
     if last in ("chain", "from_iterable") and "itertools" in name:
         return _chained(given)
+    if name == "collections.defaultdict" and isinstance(first, Thing) and str(first.token[0]) == "list":
+        return Table(machine.fresh(given.node, "table"), is_of_lists=True)
     if last == "partial" and isinstance(first, (Function, Bound, Library)):
         return _partial(first, given)
     if last in forward.DETACHED:
@@ -133,6 +135,8 @@ def function(machine: Machine, name: str, given: Call) -> Value:
         return elements.on_elements(machine, first, last, given) or first
     if last in ("_foreach_mul_", "_foreach_div_") and isinstance(first, Elements):
         return elements.on_elements(machine, first, last.removeprefix("_foreach_"), given) or first
+    if native is not None and native.kind is Kind.MEASURE and (of_weights := measures.of_parameters(first)) is not None:
+        return of_weights
     takes = (native is not None and native.kind is Kind.MEASURE) or last in ("norm", "vector_norm", "matrix_norm")
     if takes and isinstance(first, Elements) and "gradient" in first.marks:
         return measures.measure(machine, first, given.node, of_matrix=coefficients.is_of_matrix(name, first, given))

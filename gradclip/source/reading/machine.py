@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradclip.rounds import NO_PARAMS, Condition, Event
-from gradclip.source.reading import calls, expressions, forward, gradients, measures, statements, tests
+from gradclip.source.reading import attributes, calls, expressions, forward, gradients, measures, statements, tests
 from gradclip.source.reading.program import File, last
 from gradclip.source.reading.values import (
     Call,
@@ -330,7 +330,7 @@ class Machine:
 
     def attribute(self, owner: Value, name: str) -> Value:
         """An attribute of an object."""
-        return expressions.attribute(self, owner, name)
+        return attributes.of(self, owner, name)
 
     def apply(self, target: Value, given: Call) -> Value:
         """The result of calling a value."""

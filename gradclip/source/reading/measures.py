@@ -34,12 +34,14 @@ if TYPE_CHECKING:
 __all__ = [
     "LOCAL",
     "REDUCED",
+    "WEIGHTS",
     "bounded",
     "compared",
     "for_limit",
     "held",
     "logged",
     "measure",
+    "of_parameters",
     "of_shards",
     "of_weights",
     "passed",
@@ -75,6 +77,13 @@ def of_weights(of: Elements, name: str, given: Call) -> Value | None:
         return None
     power = power_of(name, given)
     return Thing((*of.token, name), said(frozenset({WEIGHTS}), None if power is None else Fraction(power)))
+
+
+def of_parameters(of: Value | None) -> Value | None:
+    """``get_total_norm(model.parameters())``: the norm of the parameters, as it gets these; None if it gets gradients."""
+    parts = of.items if isinstance(of, Tuple) else (of,)
+    is_all = all(isinstance(x, Elements) and "gradient" not in x.marks and x.token[-1:] == ("parameters",) for x in parts)
+    return Thing(("norm", *(x.token for x in parts if x)), said(frozenset({WEIGHTS}), 1)) if parts and is_all else None
 
 
 def of_shards(function: Function, scope: Scope) -> None:

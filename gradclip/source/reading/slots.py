@@ -56,11 +56,19 @@ def own_clip(owner: Value | None) -> str:
 
 def compiled(machine: Machine, model: Value, optimizer: Value, given: Call) -> None:
     """``model.compile(optimizer)``: from here on it steps the model's parameters, in a loop of its own."""
-    if isinstance(optimizer, Made) or (isinstance(optimizer, Constant) and isinstance(optimizer.value, str)):
+    is_plain = isinstance(optimizer, Made) and optimizer.node is not None and all(x.arg for x in optimizer.node.keywords)
+    name = optimizer.name if is_plain and isinstance(optimizer, Made) else ""
+    if (
+        is_clipped(name)
+        or name.rpartition(".")[2][:1].isupper()
+        or (isinstance(optimizer, Constant) and isinstance(optimizer.value, str))
+    ):
         about = machine.about(given.node)
         params, clip = Params.of(model.token), own_clip(optimizer)
-        about["loops"] = (about["where"],)
-        machine.stages += [Backward(**about, params=params), Step(**about, params=params, optimizer=optimizer.token, clip=clip)]
+        stage = (about["where"], len(machine.stages))  # one call may compile several times
+        about["loops"] = (stage,)
+        token = optimizer.token if isinstance(optimizer, Made) else stage
+        machine.stages += [Backward(**about, params=params), Step(**about, params=params, optimizer=token, clip=clip)]
 
 
 def is_off(value: Value) -> bool:

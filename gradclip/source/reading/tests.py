@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.rounds import Condition
 from gradclip.source.reading import measures
-from gradclip.source.reading.values import Constant, Formula, Gradients, Value, atoms, marks
+from gradclip.source.reading.values import Constant, Formula, Gradients, Tuple, Value, atoms, marks
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
@@ -55,6 +55,10 @@ def _compared(machine: Machine, node: ast.Compare) -> Formula:
     if isinstance(left, Constant) and isinstance(right, Constant) and op in (ast.Eq, ast.NotEq, ast.Is, ast.IsNot):
         same = left.value == right.value
         return Formula(("always", same is (op in (ast.Eq, ast.Is))), text=text)
+    if op in (ast.In, ast.NotIn) and isinstance(left, Constant) and isinstance(right, Tuple) and right.items:
+        known = [x.value for x in right.items if isinstance(x, Constant)]
+        if len(known) == len(right.items):
+            return Formula(("always", (left.value in known) is (op is ast.In)), text=text)
     said = left.marks | right.marks
     if op in (ast.Gt, ast.GtE, ast.Lt, ast.LtE):
         measures.compared(machine, left, right)

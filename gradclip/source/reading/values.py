@@ -124,6 +124,7 @@ class Table(Value):
     """A dictionary with keys that are known."""
 
     items: dict[object, Value] = field(default_factory=dict)
+    is_of_lists: bool = False  #: a key that is not there gets an empty list
 
 
 @dataclass(eq=False, slots=True)
@@ -194,6 +195,7 @@ class Instance(Value):
     """An object of a class of the project."""
 
     of: Class = None  # type: ignore[assignment]
+    base: Made | None = None  #: the library's optimizer that it is
     fields: dict[str, Value] = field(default_factory=dict)
     is_open: bool = False
 
