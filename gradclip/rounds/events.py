@@ -106,6 +106,7 @@ class Clip(Event):
     is_copy: bool = False  #: it changes copies of the gradients
     is_stale: bool = False  #: it takes the norm of other gradients
     is_off: bool = False  #: a limit of 0 is the setting for "off", and reaches it
+    other: str = ""  #: why its limit is that of another thing
     is_unset: bool = False  #: it clips only where its limit is 0 or None
     is_late: bool = False  #: it clips the optimizer's update, not the gradients
     is_local: bool = False  #: the norm that it is given is one of the shards that this process holds

@@ -94,6 +94,8 @@ def off(one: Round) -> Iterator[Found]:
 def named(one: Round) -> Iterator[Found]:
     """A clip by value gets the setting of a clip by norm, or the reverse; or the range of a ratio."""
     for _, clip in one.clips:
+        if clip.other:
+            yield Found("GM104", clip, clip.other, "Give the limit to what clips the gradients.")
         if clip.is_range and one.step is not None:
             reason = f"Its limit `{clip.setting}` is elsewhere the range of a ratio, from 1 - {clip.setting} to 1 + it."
             yield Found("GM104", clip, reason, "Clip by the setting that is meant for the gradients.")

@@ -105,6 +105,14 @@ def test_a_function_whose_backward_pass_clips_has_a_result(source: str, taken: s
     assert codes(source.format(taken)) == []
 
 
+def test_a_constraint_of_weights_is_no_limit_of_gradients() -> None:
+    source = (
+        "import keras\ndef build({0}):\n    return keras.layers.LSTM(8, kernel_constraint=keras.constraints.MaxNorm({0}))\n"
+    )
+    assert codes(source.format("max_grad_norm")) == ["GM104"]
+    assert codes(source.format("max_norm")) == []
+
+
 def test_a_clip_in_another_file_is_reported_where_it_is_called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
     (tmp_path / "tools").mkdir()

@@ -10,7 +10,7 @@ from gradclip.rounds import NO_PARAMS, Backward, Clip, Event, Step
 from gradclip.source.reading.machine import Place
 from gradclip.source.reading.program import CLIPS, File, Function, last
 
-__all__ = ["found", "is_forgotten"]
+__all__ = ["found", "is_forgotten", "place"]
 
 _CUSTOM = frozenset({"custom_vjp", "custom_gradient"})
 _BOUNDS = CLIPS | {"clip", "clamp", "clip_", "clamp_"}
@@ -23,7 +23,7 @@ def found(file: File) -> Iterator[tuple[Event, ...]]:
     for node in (x.value for x in file.nodes if isinstance(x, ast.Expr)):
         if isinstance(node, ast.Constant):  # a docstring
             continue
-        said: dict[str, Any] = {"where": _place(file, node), "text": file.shown(node), "params": NO_PARAMS}
+        said: dict[str, Any] = {"where": place(file, node), "text": file.shown(node), "params": NO_PARAMS}
         is_lazy = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _LAZY
         if (isinstance(node, ast.GeneratorExp) or is_lazy) and _calls(node) & _BOUNDS:
             yield (Clip(**said, unread="Nothing takes the elements one by one, so this code never runs."),)
@@ -33,7 +33,8 @@ def found(file: File) -> Iterator[tuple[Event, ...]]:
             yield Clip(**said, returns=True, is_dropped=True), Step(text=f"the backward pass of `{name}`")
 
 
-def _place(file: File, node: ast.expr) -> Place:
+def place(file: File, node: ast.expr) -> Place:
+    """Where a node of a file is."""
     return Place(file.path, node.lineno, node.col_offset, (node.end_lineno or node.lineno, node.end_col_offset or 0))
 
 

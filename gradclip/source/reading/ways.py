@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, differing, found, relapsed, rounds
 from gradclip.source.reading import idle, trainers
+from gradclip.source.reading import unread as unread_limits
 from gradclip.source.reading.machine import Machine, Place, Spent, unknowns
 from gradclip.source.reading.program import File
 from gradclip.source.reading.values import Class, Function, Origin, Tuple, Value
@@ -72,7 +73,7 @@ def read(file: File) -> Reading:
                 seen.setdefault((one.code, one.event.where), one)
     more = [rounds(unread[place]) for place in unread.keys() - used]
     more += [_unordered(events, file) for events in parts.values()]
-    more += [rounds(events) for events in (*idle.found(file), *forgotten)]
+    more += [rounds(events) for events in (*idle.found(file), *unread_limits.found(file), *forgotten)]
     for one in (y for x in more for y in found(x)):
         if isinstance(one.event.where, Place) and one.event.where.path == file.path:
             seen.setdefault((one.code, one.event.where), one)

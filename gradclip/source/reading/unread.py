@@ -1,0 +1,137 @@
+"""Limits that nothing reads, or that are those of another thing, by single statements: of Keras, Lightning, hooks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from gradclip.natives import NATIVES, Kind
+from gradclip.rounds import NO_PARAMS, Clip, Event, Step
+from gradclip.source.reading.idle import place
+from gradclip.source.reading.program import File, last
+
+__all__ = ["found"]
+
+_KEYWORDS = frozenset(x.keyword for x in NATIVES if x.framework == "keras" and x.kind is Kind.KEYWORD)
+_EPOCHS = re.compile(r"on_(epoch|batch|train_batch)_(begin|end)$")
+_EAGER = re.compile(r"run_eagerly *= *True|run_functions_eagerly|train_function|KERAS_BACKEND.{1,9}torch")
+_CONSTRAINTS = frozenset({"MaxNorm", "max_norm", "UnitNorm", "MinMaxNorm"})
+_HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
+_BAKED = "`fit()` has compiled its step with the limit that was there before: it does not read this one."
+_LOST = "The next `compile()` makes another optimizer, which lacks this limit."
+_BODIES = ("body", "orelse", "finalbody")
+
+
+def found(file: File) -> Iterator[tuple[Event, ...]]:
+    """Each limit as a clip."""
+    text = file.text
+    if "keras" in text:
+        yield from ((_clip(file, node, unread=why),) for node, why in _of_keras(file))
+        yield from ((_clip(file, x, other=why), Step()) for x, why in _of_weights(file))
+    if "gradient_clip_algorithm" in text and "lightning" in text:
+        why = "Without `gradient_clip_val` the Trainer clips nothing, whatever the algorithm."
+        yield from ((_clip(file, x, unread=why),) for x in _without_limit(file))
+    if "CLIP_GRADIENTS" in text and "ENABLED" not in text:
+        targets = (y for x in file.nodes if isinstance(x, ast.Assign) for y in x.targets if "CLIP_GRADIENTS." in ast.unparse(y))
+        why = "`CLIP_GRADIENTS.ENABLED` is False by default, and nothing switches it on."
+        yield from ((_clip(file, x, unread=why),) for x in targets)
+    if "_hook(" in text:
+        yield from ((_clip(file, x, other=why), Step()) for x, why in _bound_late(file))
+
+
+def _clip(file: File, node: ast.expr, *, unread: str = "", other: str = "") -> Clip:
+    return Clip(where=place(file, node), text=file.shown(node), params=NO_PARAMS, unread=unread, other=other)
+
+
+def _without_limit(file: File) -> Iterator[ast.expr]:
+    """``Trainer(gradient_clip_algorithm="norm")``."""
+    for x in file.nodes:
+        names = {y.arg for y in x.keywords} if isinstance(x, ast.Call) and last(x.func) == "Trainer" else set[str | None]()
+        if isinstance(x, ast.Call) and "gradient_clip_algorithm" in names and names.isdisjoint({None, "gradient_clip_val"}):
+            yield x
+
+
+# ---- Keras ---------------------------------------------------------------------------------------------------------------
+
+
+def _of_keras(file: File) -> Iterator[tuple[ast.expr, str]]:
+    """``model.optimizer.clipnorm = 1.0`` after the first ``fit``, in a callback, or before another ``compile``."""
+    if _EAGER.search(file.text) or not any(x in file.text for x in _KEYWORDS):
+        return
+    for function, cls in file.functions:
+        if cls is not None and _EPOCHS.match(function.name) and any(last(x).endswith("Callback") for x in cls.bases):
+            yield from ((x, _BAKED) for x in _limits(function))
+    for x in file.nodes:
+        for body in (getattr(x, name, None) for name in _BODIES):
+            if isinstance(body, list):
+                yield from _after_fit([*body, *body] if isinstance(x, (ast.For, ast.While)) else body)
+
+
+def _limits(node: ast.AST) -> list[ast.expr]:
+    """The limits of a model's optimizer that code sets."""
+    targets = (y for x in ast.walk(node) if isinstance(x, ast.Assign) for y in x.targets)
+    found = (x for x in targets if isinstance(x, ast.Attribute) and x.attr in _KEYWORDS)
+    return [x for x in found if isinstance(x.value, ast.Attribute) and x.value.attr == "optimizer"]
+
+
+def _after_fit(body: Iterable[ast.stmt]) -> Iterator[tuple[ast.expr, str]]:
+    """The same in the order of a block, whose statements compile a model, train it, or set a limit."""
+    has_fitted, late, alive, lost = False, list[ast.expr](), list[ast.expr](), list[ast.expr]()
+    for statement in body:
+        made = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
+        name = last(made.func) if isinstance(made, ast.Call) else ""
+        if name == "compile" and isinstance(made, ast.Call):
+            lost = alive if _makes_another(made) else []
+            has_fitted, late, alive = False, [], []
+        elif name == "fit":
+            yield from (*((x, _BAKED) for x in late), *((x, _LOST) for x in lost))
+            has_fitted, lost = True, []
+        elif isinstance(statement, ast.Assign) and (limits := _limits(statement)):
+            alive, lost = limits, []
+            late += limits if has_fitted else []
+
+
+def _makes_another(call: ast.Call) -> bool:
+    """Whether ``compile`` gets a new optimizer without a limit."""
+    given = next((x.value for x in call.keywords if x.arg == "optimizer"), call.args[0] if call.args else None)
+    if isinstance(given, ast.Call):
+        names = {x.arg for x in given.keywords}
+        return last(given.func)[:1].isupper() and names.isdisjoint({None, *_KEYWORDS})
+    return isinstance(given, ast.Constant) and isinstance(given.value, str)
+
+
+def _of_weights(file: File) -> Iterator[tuple[ast.expr, str]]:
+    """``MaxNorm(max_grad_norm)``."""
+    for x in file.nodes:
+        if isinstance(x, ast.Call) and last(x.func) in _CONSTRAINTS:
+            names = (last(y) for y in (*x.args, *(z.value for z in x.keywords)))
+            for name in (y for y in names if re.search(r"grad", y, re.IGNORECASE)):
+                yield x, f"It bounds the norms of the weights, but its limit `{name}` is called one of gradients."
+
+
+# ---- hooks ---------------------------------------------------------------------------------------------------------------
+
+
+def _bound_late(file: File) -> Iterator[tuple[ast.expr, str]]:
+    """``p.register_hook(lambda g: g.clamp(-bound, bound))`` in a loop over the bounds: all hooks have the last one."""
+    for loop in (x for x in file.nodes if isinstance(x, (ast.For, ast.While))):
+        nodes = [*ast.walk(loop)]
+        stored = {x.id for x in nodes if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
+        defined = {x.name: x for x in nodes if isinstance(x, ast.FunctionDef)}
+        for call in (x for x in nodes if isinstance(x, ast.Call) and last(x.func) in _HOOKS and x.args):
+            hook = defined.get(last(call.args[0]), call.args[0])
+            if isinstance(hook, (ast.Lambda, ast.FunctionDef)) and (names := _free(hook) & stored):
+                why = f"When a hook runs, `{min(names)}` is that of the loop's last pass: all hooks clip by this one."
+                yield call, why
+
+
+def _free(function: ast.Lambda | ast.FunctionDef) -> set[str]:
+    """The names from outside that the clips of a function read."""
+    taken = function.args
+    own = {x.arg for x in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)}
+    body = function.body if isinstance(function.body, list) else [function.body]
+    nodes = [y for x in body for y in ast.walk(x)]
+    own |= {x.id for x in nodes if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
+    clips = (x for x in nodes if isinstance(x, ast.Call) and re.search("clip|clamp", last(x.func)))
+    return {y.id for x in clips for y in ast.walk(x) if isinstance(y, ast.Name)} - own
