@@ -15,6 +15,7 @@ from gradclip.doctor.functional import Functional
 from gradclip.doctor.places import place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.request import Request
+from gradclip.doctor.seen import norm_of
 
 __all__ = ["KerasWatch", "start"]
 
@@ -26,8 +27,7 @@ class KerasWatch(Functional):
 
     def norm(self, x: Any, order: float) -> float:
         x = keras.ops.cast(x.detach(), "float64").cpu().numpy() if hasattr(x, "detach") else keras.ops.convert_to_tensor(x)
-        values = np.asarray(x).astype("float64")
-        return float(np.linalg.norm(values.ravel(), order)) if values.size else 0.0
+        return norm_of(np.asarray(x).astype("float64"), order)
 
 
 def start(recorder: Recorder) -> None:

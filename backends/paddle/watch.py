@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import paddle
 
 from gradclip.backends.paddle import versions
@@ -17,6 +17,7 @@ from gradclip.doctor.events import Ids, Unwatched
 from gradclip.doctor.places import NOWHERE, Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
 from gradclip.doctor.request import Request, as_number
+from gradclip.doctor.seen import norm_of
 from gradclip.doctor.watch import Watch
 
 __all__ = ["PaddleWatch", "start"]
@@ -50,17 +51,13 @@ class PaddleWatch(Watch):
     def norms(self, tensors: Sequence[Any], order: float, *, full: bool = False) -> list[float]:
         with paddle.no_grad():
             values = [versions.merged(x) if x.is_selected_rows() else x for x in tensors]
-            return [_norm(np.asarray(x.detach().astype("float64").numpy()), order) for x in values]
+            return [norm_of(x.detach().astype("float64").numpy(), order) for x in values]
 
     def copies(self, tensors: Sequence[Any], most: int) -> list[Any]:
         return []
 
     def name(self, params: Ids) -> None:
         self.recorder.names.update({key: self.known[key].name for key in params if key in self.known})
-
-
-def _norm(values: Any, order: float) -> float:
-    return float(np.linalg.norm(values.ravel(), order)) if values.size else 0.0
 
 
 def start(recorder: Recorder) -> None:
@@ -160,12 +157,16 @@ def _of_class(clip: Any, tensors: list[Any]) -> Request:
 
 
 def _passes(recorder: Recorder, watch: PaddleWatch) -> None:
+    numbers = itertools.count(1)
+
     def backward(original: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*args: Any, **options: Any) -> Any:
             if _is_off(recorder) or watch.in_backward:
                 return original(*args, **options)
-            with recorder.quietly():
-                watch.learn_from_a_pass(_of_models)
+            number = next(numbers)
+            if not number & (number - 1):  # 1, 2, 4, 8, ...: a look at all objects takes long
+                with recorder.quietly():
+                    watch.learn_from_a_pass(_of_models)
             scale, watch.here.scale = watch.here.scale, 1.0
             return watch.backward(lambda: original(*args, **options), scale=scale)
 
@@ -176,7 +177,7 @@ def _passes(recorder: Recorder, watch: PaddleWatch) -> None:
 
 
 def _of_models() -> list[Any]:
-    """The parameters of all models."""
+    """The parameters of all models, which are looked for among all objects."""
     objects = gc.get_objects()
     kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, paddle.nn.Layer)}  # far fewer than objects
     models = [x for x in objects if type(x) in kinds]

@@ -15,6 +15,7 @@ from gradclip.doctor.functional import Functional
 from gradclip.doctor.places import SOURCES, place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.request import Request
+from gradclip.doctor.seen import norm_of
 
 __all__ = ["TensorFlowWatch", "start"]
 
@@ -25,8 +26,7 @@ class TensorFlowWatch(Functional):
     framework = "tensorflow"
 
     def norm(self, x: Any, order: float) -> float:
-        values = np.asarray(tf.cast(tf.convert_to_tensor(x), tf.float64))
-        return float(np.linalg.norm(values.ravel(), order)) if values.size else 0.0
+        return norm_of(np.asarray(tf.cast(tf.convert_to_tensor(x), tf.float64)), order)
 
     def has_equal_rows(self, x: Any) -> bool:
         return isinstance(x, tf.IndexedSlices) and np.unique(x.indices).size < np.size(x.indices)

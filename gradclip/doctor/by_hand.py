@@ -45,7 +45,7 @@ class ByHand(Seen):
 
     def learn_from_a_pass(self, params: Callable[[], Iterable[Any]]) -> None:
         """Know the parameters of a pass as long as no optimizer and no clip has told of any: the script may step by hand."""
-        if self.known.keys() <= self._of_passes:
+        if not self.has_optimizer and self.known.keys() <= self._of_passes:
             self._of_passes |= self.learn(params())
 
     def passed(self, written: Ids) -> None:

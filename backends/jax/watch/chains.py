@@ -254,8 +254,8 @@ class Chains:
             unwatched(recorder, "a link of the chain that gradclip does not know, and which may clip", where)
 
         def report(values: Any, device: Any) -> None:
-            if device == 0 and recorder.done < recorder.steps:
-                rows = zip(links, values, strict=True)
+            if int(device) == 0 and recorder.done < recorder.steps:
+                rows = zip(links, values.tolist(), strict=True)  # an element of JAX's takes long
                 try:
                     record(
                         recorder,
