@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from gradclip.source.files import scanned
 from gradclip.source.model import SourceError
@@ -19,6 +19,8 @@ _IMPORT = re.compile(
 )
 _COMMENT = re.compile(r"#[^\n]*")
 _CLIPS = re.compile(r"clip|_norm", re.IGNORECASE)
+_STARTS = re.compile(r"[^\w.]?\Z")
+_TELLING = re.compile(r"[cC][lL][iI][pP]|[nN][oO][rR][mM]")  #: quicker than one that ignores case
 _STAR = re.compile(r"^from[ \t]+([.\w]+)[ \t]+import[ \t]+\*", re.MULTILINE)
 _SPARSE = re.compile(
     r"(?<!def )\b((?:\w{1,60}+\.){0,9}+(?:(?:safe_)?embedding_lookup(?:_sparse)?|embed_sequence|embedding_column"
@@ -26,12 +28,15 @@ _SPARSE = re.compile(
     r"|\b((?:\w{1,60}+\.){0,9}(?:layers|keras)\.Embedding|TokenAndPositionEmbedding)\s*\("
     r"|((?:tf|tensorflow)(?:\.compat\.v1)?\.gather)\(\s*(?:params\s*=\s*)?[\w.]*(?:embed|table|lookup|emb\b|weight|vocab)\w*"
 )
-_LOOK_UP = ("mbed", "gather", "SelectedRows")  #: each match of the two patterns contains one of these
+#: each match of the two patterns contains one of these
+_LOOK_UP = (
+    *("embedding_lookup", "embed_sequence", "embedding_column", "shared_embeddings", "SelectedRows", "layers.Embedding"),
+    *("keras.Embedding", "TokenAndPositionEmbedding", "tf.gather(", "tensorflow.gather(", "v1.gather("),
+)
 _LAYER = re.compile(r"from\s+(?:tensorflow\.)?(?:python\.)?keras[\w.]*\s+import\s+[^\n]*\bEmbedding\b")
 _CLIP = re.compile(r"\b(\w+)\.(\w{0,40}(?:clip|norm)\w*)", re.IGNORECASE)
 #: from the start of a name: from each of its parts a search among 20,000 would take seconds
 _SETS = re.compile(r"(?<!\w)(?<!\w\.)((?!self\.clip)(?:\w+\.)+(clipnorm|clipvalue|global_clipnorm))\s*=(?!=)")
-_ATTRIBUTE = re.compile(r"\b[A-Za-z_]\w{0,60}(?:\.\w{1,60}){1,6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class Imported:
         return self.module.rpartition(".")[2] or "."
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class File:
     """What the text of one file says."""
 
@@ -56,9 +61,6 @@ class File:
     given: str  #: as found
     is_entry: bool  #: it can re-export the contents of its folder
     imports: tuple[Imported, ...] = ()
-    attributes: Mapping[str, Sequence[str]] = field(
-        default_factory=dict
-    )  #: an imported module's local name -> the attributes that are read from it
     sparse: str = ""
     stars: tuple[str, ...] = ()
     reads: Sequence[tuple[str, str]] = ()  #: the last name of an object -> an attribute of it that is called like a clip
@@ -67,19 +69,31 @@ class File:
     ] = ()  #: ``opt.clipnorm`` and ``clipnorm``: limits of Keras's optimizers that it sets by hand
     clips: bool = False
 
+    def read_from(self, local: str) -> Sequence[str]:
+        """The attributes that the file reads from what it imports under a name."""
+        text = _code(self.given)  # a search that begins with a plain name is much quicker than one with a lookbehind
+        found = re.finditer(rf"{re.escape(local)}\.(\w{{1,60}})", text)
+        return tuple(dict.fromkeys(one[1] for one in found if _STARTS.match(text[max(0, one.start() - 1) : one.start()])))
+
 
 def outlined(given: str) -> File:
     path = os.path.abspath(given)
     name = os.path.basename(path)
-    text = _COMMENT.sub("", text_of(given))
+    text = _code(given)
     imports = tuple(dict.fromkeys(one for found in _IMPORT.findall(text) for one in _imports(*found)))
     entry = os.path.splitext(name)[0] == "__init__"
     stars = tuple(dict.fromkeys(_STAR.findall(text)))
-    sparse = _sparse(text, name) if any(word in text for word in _LOOK_UP) else ""
+    layer = "keras" in text and "Embedding" in text
+    sparse = _sparse(text, name) if layer or any(word in text for word in _LOOK_UP) else ""
     clips = _CLIPS.search(text) is not None
-    reads = _CLIP.findall(text) if clips else ()
-    sets = _SETS.findall(text) if clips else ()
-    return File(path, given, entry, imports, _attributes(text, imports), sparse, stars, reads, sets, clips)
+    told = "\n".join(filter(_TELLING.search, text.splitlines())) if clips else ""
+    return File(path, given, entry, imports, sparse, stars, _CLIP.findall(told), _SETS.findall(told), clips)
+
+
+@functools.lru_cache(maxsize=1)  # few files are asked again, and the text of all takes much memory
+def _code(given: str) -> str:
+    """The text of a file without its comments."""
+    return _COMMENT.sub("", text_of(given))
 
 
 def _imports(module: str, names: str, modules: str) -> Iterator[Imported]:
@@ -89,18 +103,6 @@ def _imports(module: str, names: str, modules: str) -> Iterator[Imported]:
             case [name] | [name, "as", _] as words:
                 local = words[-1] if module or len(words) == 3 else name
                 yield Imported(module, name, local) if module else Imported(name, "", local)
-
-
-def _attributes(text: str, imports: Iterable[Imported]) -> Mapping[str, Sequence[str]]:
-    """What a text reads from the modules that it imports."""
-    found: dict[str, dict[str, None]] = defaultdict(dict)
-    locals_ = {one.local for one in imports}
-    for match in _ATTRIBUTE.finditer(text):
-        parts = match[0].split(".")
-        for count in range(1, len(parts)):
-            if (local := ".".join(parts[:count])) in locals_:
-                found[local][parts[count]] = None
-    return {local: tuple(names) for local, names in found.items()}
 
 
 def text_of(path: str) -> str:

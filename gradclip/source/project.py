@@ -10,7 +10,7 @@ import ast
 import functools
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gradclip.source.files import Found
@@ -147,13 +147,15 @@ class _Modules:
         """The files that define what a file imports: not the packages that only re-export it."""
         seen: set[tuple[str, str]] = set()
         for one in file.imports:
-            names = [one.name] if one.name else [*file.attributes.get(one.local, ())]
+            read = functools.partial(file.read_from, one.local)
             for base in self._bases(one.module, file.path):
-                for name in names or [""]:
-                    yield from self._defining(base, name, seen, file.attributes.get(one.local, ()))
+                for name in [one.name] if one.name else self._parts(base, read):
+                    yield from self._defining(base, name, seen, read)
 
-    def _defining(self, base: str, name: str, seen: set[tuple[str, str]], read: Iterable[str] = ()) -> Iterator[File]:
-        """The files that define a name of a module."""
+    def _defining(
+        self, base: str, name: str, seen: set[tuple[str, str]], read: Callable[[], Sequence[str]] = tuple
+    ) -> Iterator[File]:
+        """The files that define a name of a module; ``read`` says what is read from the name."""
         if (base, name) in seen:
             return
         seen.add((base, name))
@@ -161,7 +163,7 @@ class _Modules:
         file = self._files.get(base)
         passed = [one for one in (file.imports if file is not None else ()) if one.name and name in (one.local, "*")]
         if name and (inner in self._files or inner in self._folders):  # a module in a package
-            yield from (part for one in read or ("",) for part in self._defining(inner, one, seen))
+            yield from (part for one in self._parts(inner, read) for part in self._defining(inner, one, seen))
         elif file is not None and file.is_entry and passed:
             for one in passed:
                 for other in self._bases(one.module, file.path):
@@ -173,6 +175,12 @@ class _Modules:
                     if one.name == "*":
                         for other in self._bases(one.module, file.path):
                             yield from self._defining(other, name, seen)
+
+    def _parts(self, base: str, read: Callable[[], Sequence[str]]) -> Sequence[str]:
+        """What is read from a package; a module defines all of it."""
+        file = self._files.get(base)
+        is_package = base in self._folders or (file is not None and file.is_entry)
+        return (read() if is_package else ()) or ("",)
 
     def _bases(self, module: str, path: str) -> Sequence[str]:
         """The paths, without extension, that a module's name in a file can mean."""

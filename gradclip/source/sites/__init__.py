@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
@@ -118,7 +119,7 @@ def decided(
 def _has_steps(places: Sequence[_Found], context: Context) -> bool:
     """Whether the rounds of a source are read: always by the linter; a migration is about the source's own gradients."""
     is_clip = (not isinstance(one, Decision) or one.code != "GM112" for one in places)
-    return context.options.lint or ".grad" in context.source.text or any(is_clip)
+    return context.options.lint or any(is_clip) or re.search(r"\.grad\b", context.source.text) is not None
 
 
 def _outermost(decisions: Sequence[Decision], source: Source) -> list[Decision]:
