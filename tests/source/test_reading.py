@@ -61,6 +61,16 @@ RIGHT = {
     "        super().__init__()\n        self.net = net\n"
     "def train(net, loss):\n    agent = Agent(net)\n    opt = torch.optim.SGD(net.parameters())\n    loss.backward()\n"
     "    clip_grad_norm_(agent.parameters(), 1.0)\n    opt.step()\n",
+    "no_sync that an argument may turn off": "def train(model, opt, loss, wait):\n    with model.no_sync(wait):\n"
+    "        loss.backward()\n    clip_grad_norm_(model.parameters(), 1.0)\n    opt.step()\n",
+    "parameters in lists of a dict": "def train(model, scaler, loss):\n    groups = {}\n"
+    "    for name, p in model.named_parameters():\n        if kind(name) not in groups:\n"
+    "            groups[kind(name)] = {'params': []}\n        groups[kind(name)]['params'].append(p)\n"
+    "    opt = torch.optim.SGD(list(groups.values()), 0.1)\n    scaler.scale(loss).backward()\n    scaler.unscale_(opt)\n"
+    "    clip_grad_norm_(model.parameters(), 1.0)\n    scaler.step(opt)\n",
+    "gradients that are left out of the step": "def train(model, opt, loss):\n    loss.backward()\n"
+    "    clip_grad_norm_(model.parameters(), 1.0)\n    for p in model.parameters():\n"
+    "        if not torch.isfinite(p.grad).all():\n            p.grad = None\n    opt.step()\n",
     "no_sync in some passes": "import contextlib\ndef train(model, opt, batches, k):\n    for i, loss in enumerate(batches):\n"
     "        with model.no_sync() if (i + 1) % k else contextlib.nullcontext():\n            loss.backward()\n"
     "        if (i + 1) % k == 0:\n            " + CLIP + "            opt.step()\n            opt.zero_grad()\n",

@@ -45,8 +45,9 @@ def check(found: ApiCall) -> Finding | None:
         if any(name == module or name.startswith(module + ".") for name in used):
             if _is_in_another_branch(found, "fsdp" if "fsdp" in module else module.partition(".")[0]):
                 continue
-            if "shards" in whose and (found.clips_by_value or is_left_over(found)):
-                continue  # clipping by value works on each shard alone; or another branch clips the shards
+            given = "total_norm" in found.api.signature.parameters
+            if "shards" in whose and (found.clips_by_value or given or is_left_over(found)):
+                continue  # by value, or by a norm that it gets, each shard alone is right; or another branch clips the shards
             if "FSDP" in whose and any(name.endswith(".fully_shard") for name in used):
                 own = f"gradclip.clip_grad_norm_, or torch's, on what fully_shard wraps; {own} is FSDP1's"
             return _finding(whose, own, found)

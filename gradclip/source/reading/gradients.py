@@ -93,7 +93,8 @@ def of_optimizer(owner: Value | None) -> Params:
         if owner.args and isinstance(owner.args[0], (Elements, Tuple)):
             given = owner.args[0]
         found = parameters(given)
-        return Params.joined([found, Params(unseen=frozenset({owner.token}))]) if not found.is_certain else found
+        is_told = found.is_certain and found.known  # an empty list has parameters that were not followed into it
+        return found if is_told else Params.joined([found, Params(unseen=frozenset({owner.token}))])
     if isinstance(owner, Tuple):
         return Params.joined(of_optimizer(x) for x in owner.items)
     return Params(unseen=frozenset({owner.token})) if owner is not None and owner.token else UNKNOWN

@@ -286,7 +286,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         return _optimizers(machine.enter(made, (), {}, given.node, owner))
     if name == "requires_grad_":
         modules.freeze(machine, gradients.of_module(owner), given.get(0, "requires_grad") or Constant((), value=True))
-    if name == "no_sync":
+    if name == "no_sync" and not given.args:  # with an argument it may be off
         return Context((*owner.token, name), kind="local", said=frozenset(machine.conditions))
     if name == "accumulate":
         return Context((*owner.token, name), kind="accumulate", text=machine.shown(given.node.func)[1:-1], inner=owner)
