@@ -85,6 +85,8 @@ CHANGES = {
     "a gradient by its name": 'setattr(T[0], "grad", None)',
     "a list that grows": "T.append(extra)",
     "a list that grows by +=": "T += extra",
+    "a set that grows": "T.add(extra)",
+    "a set that grows by another name": "others = T\nothers.add(extra)",
     "a list that shrinks": "T.pop()",
     "a deleted element": "del T[0]",
     "other gradients": "T = T[1:]",

@@ -167,6 +167,8 @@ class Harmless:
             return self.is_loose(owner) and (standard or all(self.is_loose(one.value) for one in node.args))
         if isinstance(owner, cst.Name) and owner.value in ("self", "cls"):
             return _READERS.fullmatch(name) is not None and not node.args
+        if name == "add" and not self.is_fresh(self._values.value_of(owner) or owner):
+            return False  # a set's changes it
         loose = all(self.is_loose(one.value) for one in node.args)
         if _READERS.fullmatch(name):
             return loose

@@ -64,13 +64,10 @@ class _Stretch:
         for part in exact.opaque:
             for path in self._paths(part):
                 self._read[path] = min(source.start(part), self._read.get(path, self._stop))
-        self._harmless = Harmless(context, self._tracked(), exact.entered)
+        #: gets the names that may stand for a gradient, a parameter, the norm, its parts, the coefficient or the limit
+        self._harmless = Harmless(context, self._closed(self._bound | self._read.keys()), exact.entered)
 
     # ---- the clip's objects ----------------------------------------------------------------------------------------------
-
-    def _tracked(self) -> set[str]:
-        """The names that may stand for a gradient, a parameter, the norm, its parts, the coefficient or the limit."""
-        return self._closed(self._bound | self._read.keys())
 
     def _closed(self, names: set[str]) -> set[str]:
         """Some names, and all that may stand for the same objects."""

@@ -59,25 +59,9 @@ _WRAPPERS = re.compile(
     r"function|checkpoint|remat|shard_map|to_static|wraps|xmap|filter_jit|filter_pmap|inject_hyperparams)$"
 )
 #: methods that return their object, or a model with the same parameters
-_SELF = frozenset(
-    {
-        *(
-            "to",
-            "cuda",
-            "cpu",
-            "train",
-            "eval",
-            "float",
-            "half",
-            "double",
-            "bfloat16",
-            "requires_grad_",
-            "share_memory",
-            "mean",
-        ),
-        *("sum", "apply", "compile", "type", "contiguous", "clone", "unwrap_model", "copy", "view", "squeeze"),
-        "gradient_transformation",
-    }
+_SELF = re.compile(
+    r"to|cuda|cpu|train|eval|float|half|double|bfloat16|requires_grad_|share_memory|mean|sum|apply|compile|type|contiguous|clone|"
+    r"unwrap_model|copy|view|squeeze|gradient_transformation"
 )
 _FINITE = re.compile(r"(isfinite|isnan|isinf|is_finite|is_nan|is_inf|all_finite)$")
 _RANK = re.compile(r"get_rank$|process_index$|is_main_process$|\.rank$")
@@ -295,7 +279,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
     if name == "add_param_group" and isinstance(owner, Made) and first is not None:
         owner.args = (Tuple((), items=(*owner.args[:1], first)), *owner.args[1:])
         return Constant(("None",))
-    if name in _SELF and not isinstance(owner, Gradients):
+    if _SELF.fullmatch(name) and not isinstance(owner, Gradients):
         return owner
     return _of_container(owner, name, given)
 
