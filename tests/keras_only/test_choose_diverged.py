@@ -51,7 +51,7 @@ def train(name: str, seed: int, limit: float) -> tuple[list[float], list[float]]
     return norms, losses
 
 
-@pytest.mark.drawn(2, tensorflow=1, jax=1)  # PyTorch steps through time in Python
+@pytest.mark.drawn(2, tensorflow=0, jax=1)  # PyTorch steps through time in Python
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_that_diverged_trains_with_the_recommended_limit(name: str) -> None:
     trains_with_the_recommended_limit(functools.partial(train, name))

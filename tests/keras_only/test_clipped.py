@@ -42,7 +42,7 @@ def read(x: Any) -> Any:
     return np.array(keras.ops.convert_to_numpy(x))
 
 
-@pytest.mark.drawn(8, tensorflow=5, jax=4)
+@pytest.mark.drawn(8, tensorflow=3, jax=3)
 @pytest.mark.parametrize("traced", [False, True] if ON != "torch" else [False], ids=lambda x: "compiled" if x else "eager")
 @pytest.mark.parametrize("cell", CELLS)
 def test_each_cell_is_as_with_plain_calls(cell: str, traced: bool) -> None:
@@ -106,6 +106,7 @@ def bits(model: keras.Model) -> dict[str, bytes]:
 
 # torch.compile reads that attribute while it traces Keras's own loss, without a clip too
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+@pytest.mark.drawn(99, tensorflow=4, jax=3)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LONG if ON == "torch" and name in MORE else ()) for name in OPTIONS])
 def test_a_skipped_step_changes_no_bit(name: str, compiled_graphs: Callable[[], int]) -> None:
     if versions.CLIPS_EACH_BATCH and "gradient_accumulation_steps" in OPTIONS[name][1]:
@@ -129,6 +130,7 @@ def test_a_skipped_step_changes_no_bit(name: str, compiled_graphs: Callable[[], 
     assert int(read(model.optimizer.iterations)) == 3
 
 
+@pytest.mark.drawn(1, tensorflow=0)
 def test_a_saved_model_keeps_groups_limits_and_skips(tmp_path: Path) -> None:
     def rules() -> list[gradclip.Group]:
         spikes = gradclip.Adaptive(limits.spike(4.0, warmup=2))

@@ -49,6 +49,7 @@ AROUND: dict[str, Make] = {
 }
 
 
+@pytest.mark.drawn(99, tensorflow=3, jax=3)
 @pytest.mark.parametrize("around", AROUND)
 def test_equals_keras_with_everything_around_it(around: str) -> None:
     make = AROUND[around]
@@ -98,6 +99,7 @@ FORMULAS: dict[str, tuple[Rule, Callable[[list[np.ndarray]], list[np.ndarray]]]]
 }
 
 
+@pytest.mark.drawn(99, tensorflow=2, jax=2)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_the_step_is_that_of_the_formula(name: str) -> None:
     rule, formula = FORMULAS[name]

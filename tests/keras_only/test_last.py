@@ -59,7 +59,7 @@ def test_one_for_each_gradient_and_some_of_them() -> None:
     assert numbers(optimizer.last.coefficient)[1] == 0.5
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(4, tensorflow=2, jax=2)
 @pytest.mark.parametrize("around", [*AROUND])
 def test_in_fit(around: str) -> None:
     optimizer = clipped(AROUND[around](), dialect.global_clipnorm(0.1), record=True)

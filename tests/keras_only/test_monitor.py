@@ -84,6 +84,7 @@ def test_eagerly_it_is_the_same() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-4)
 
 
+@pytest.mark.drawn(2, tensorflow=1, jax=1)
 @pytest.mark.parametrize("eager", [False, True])
 def test_each_gradient_is_called_by_the_path_of_its_variable(eager: bool) -> None:
     monitor = gradclip.Monitor(each=5)
@@ -96,6 +97,7 @@ def test_each_gradient_is_called_by_the_path_of_its_variable(eager: bool) -> Non
     assert [seen.measured for seen in monitor.gradients()] == [4] * 4  # step 15
 
 
+@pytest.mark.drawn(1, tensorflow=0, jax=0)
 def test_a_monitor_changes_no_step() -> None:
     with_one, _ = fitted(gradclip.Monitor(), 0.3)
     without = model_of(clipped(keras.optimizers.SGD(0.1), torch.clip_grad_norm(0.3)))
@@ -104,6 +106,7 @@ def test_a_monitor_changes_no_step() -> None:
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.drawn(1, tensorflow=0, jax=0)
 def test_a_saved_model_has_no_trace_of_it(tmp_path: Path) -> None:
     monitor = gradclip.Monitor()
     model, _ = fitted(monitor, 0.3)

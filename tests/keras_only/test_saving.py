@@ -78,6 +78,7 @@ def test_a_saved_model_trains_on_as_if_it_had_not_been_saved(make: Any, tmp_path
     assert distance(weights(fit_on(loaded, 3)), weights(fit_on(model, 3))) == 0
 
 
+@pytest.mark.drawn(1, torch=0, tensorflow=0)
 def test_another_process_loads_it_if_it_imports_the_slot(tmp_path: Path) -> None:
     fit(clipped(optimizers.SGD(0.1), GLOBAL)).save(tmp_path / "model.keras")
     script = """

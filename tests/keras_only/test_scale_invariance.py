@@ -12,5 +12,5 @@ __all__ = ["pytest_generate_tests", "test_a_small_limit_shortens_the_steps_of_th
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"),
-    pytest.mark.drawn(99, tensorflow=3, jax=3),  # Keras computes the steps alike on all: those on torch take a twentieth
+    pytest.mark.drawn(99, tensorflow=1, jax=1),  # Keras computes the steps alike on all: those on torch take a twentieth
 ]

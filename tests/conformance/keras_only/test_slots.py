@@ -9,6 +9,7 @@ from gradclip.conformance import check_target
 from gradclip.conformance.slots import makes_slot, slot_target
 
 
+@pytest.mark.drawn(6, tensorflow=1, jax=1)
 @pytest.mark.parametrize("keyword", ["clipnorm", "global_clipnorm", "clipvalue"])
 @pytest.mark.parametrize("name", ["SGD", "Adam"])
 def test_an_optimizer_passes_as_the_native_does(name: str, keyword: str) -> None:

@@ -36,6 +36,7 @@ def test_the_step_is_the_same(optimizer: str, code: str) -> None:
     assert isinstance(after["optimizer"], after["keras"].optimizers.SGD)
 
 
+@pytest.mark.drawn(3, tensorflow=1, jax=1)
 @pytest.mark.parametrize(("keyword", "code"), [("clipnorm", "GK301"), ("global_clipnorm", "GK302"), ("clipvalue", "GK303")])
 def test_a_fit_is_the_same(keyword: str, code: str) -> None:
     agree(
