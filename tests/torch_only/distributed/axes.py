@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from typing import Any
 
@@ -35,14 +36,17 @@ def randn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> tor
 
 
 def check_any_split() -> None:
-    """Uneven shards, also empty ones, along each dimension: the results equal the full tensors', parameters included."""
+    """Uneven shards, also empty ones, along each dimension: the results equal the full tensors', parameters included.
+
+    Each rule with each dtype along one of the dimensions, by turns.
+    """
     mesh, generator = world(), torch.Generator().manual_seed(2)
     for case, dtype in enumerate([torch.float32, torch.bfloat16, torch.float16, torch.float64] * 2):
         dim = case // 4
         whole = [randn(*shape, seed=i, dtype=dtype) for i, shape in enumerate([(5, 3), (1, 4), (2, 6), (40, 7), (3, 2, 3, 3)])]
         sizes = [random_sizes(x.shape[dim], mesh.size(), generator) for x in whole]
         params = [x.flip(0) * 0.3 for x in whole]
-        for rule in RULES:
+        for rule in RULES[(case + dim) % 2 :: 2]:
             given, beside = ([parted(x, mesh, n, dim) for x, n in zip(xs, sizes, strict=True)] for xs in (whole, params))
             want = gradclip.clip(whole, rule, params=params).grads
             want = [x.split(n, dim)[mesh.get_local_rank()] for x, n in zip(want, sizes, strict=True)]
@@ -176,15 +180,17 @@ def check_what_is_refused() -> None:
 
 
 def check_4_two_dimensions() -> None:
-    """Each placement on a mesh of two dimensions: only the processes that share a slice communicate."""
+    """Each placement on a mesh of two dimensions: only the processes that share a slice communicate.
+
+    Each rule with each placement along either dimension, by turns.
+    """
     grid, places = square(), (Shard(0), Shard(1), Replicate())
-    for first in places:
-        for second in places:
-            whole = [randn(7, 5), randn(4, 6, seed=1)]
-            given = [distribute_tensor(x, grid, [first, second]) for x in whole]
-            for rule in RULES[:6]:
-                with Traffic() as traffic:
-                    got = gradclip.clip(given, rule, params=given)
-                same(got.grads, gradclip.clip(whole, rule, params=whole).grads)
-            assert isinstance(got.grads[0], DTensor)
-            assert len(traffic.sent) == 2 * int(Shard(1) in (first, second)), "axis 1: for gradients, and for parameters"
+    for i, j in itertools.product(range(3), repeat=2):
+        placed, whole = [places[i], places[j]], [randn(7, 5), randn(4, 6, seed=1)]
+        given = [distribute_tensor(x, grid, placed) for x in whole]
+        for rule in (*RULES[(i + j) % 2 : 5 : 2], RULES[5]):
+            with Traffic() as traffic:
+                got = gradclip.clip(given, rule, params=given)
+            same(got.grads, gradclip.clip(whole, rule, params=whole).grads)
+        assert isinstance(got.grads[0], DTensor)
+        assert len(traffic.sent) == 2 * int(Shard(1) in placed), "axis 1: for gradients, and for parameters"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable
@@ -59,18 +60,18 @@ def ways() -> list[Any]:
 
 
 def check_experts_beside_dtensors() -> None:
-    for dtype in (torch.float32, torch.bfloat16, torch.float64):
-        for order in ORDERS:
-            for shards in ways():
-                params, whole, mine = mixed(dtype)
-                params["expert"].allreduce = False
-                want = gradclip.clip(whole, dialect.clip_grad_norm(0.5, order))
-                with Traffic() as traffic:
-                    got = gradclip.clip_(params, dialect.clip_grad_norm(0.5, order), shards=shards)
-                assert len(traffic.sent) == 1
-                close(got.norm, exact(whole, order))
-                agree(got.norm)
-                same([p.grad for p in params.values()], [*want.grads[:2], *want.grads[mine]])
+    """Each order with each way, and each of both with each dtype, by turns."""
+    dtypes = itertools.cycle((torch.float32, torch.bfloat16, torch.float64))
+    for order, shards in itertools.product(ORDERS, ways()):
+        params, whole, mine = mixed(next(dtypes))
+        params["expert"].allreduce = False
+        want = gradclip.clip(whole, dialect.clip_grad_norm(0.5, order))
+        with Traffic() as traffic:
+            got = gradclip.clip_(params, dialect.clip_grad_norm(0.5, order), shards=shards)
+        assert len(traffic.sent) == 1
+        close(got.norm, exact(whole, order))
+        agree(got.norm)
+        same([p.grad for p in params.values()], [*want.grads[:2], *want.grads[mine]])
 
 
 def check_every_function_takes_it() -> None:
