@@ -15,17 +15,13 @@ Function = Callable[[Tensor], Tensor]
 
 
 class Trainer:
-    """One framework's derivatives and steps; this class clips nothing."""
+    """One framework's derivatives; this class clips nothing."""
 
     name = ""
 
     def tensor(self, array: np.ndarray) -> Tensor:
         """The framework's own tensor of these values."""
         raise NotImplementedError
-
-    def weight(self, array: np.ndarray) -> Tensor:
-        """A tensor with a gradient."""
-        return self.tensor(array)
 
     def array(self, tensor: Tensor) -> np.ndarray:
         """A tensor's values."""
@@ -45,10 +41,6 @@ class Trainer:
 
     def differentiate(self, weights: list[Tensor], batch: digits.Digits) -> tuple[Tensor, list[Tensor]]:
         """The loss of a batch, and its gradients by the framework's own autograd."""
-        raise NotImplementedError
-
-    def descend(self, weights: list[Tensor], gradients: list[Tensor], rate: float) -> list[Tensor]:
-        """The weights after a step of gradient descent."""
         raise NotImplementedError
 
     def devices(self) -> list[str]:

@@ -23,9 +23,6 @@ class JaxTrainer(Trainer):
         loss, gradients = _differentiate(weights, batch.images, batch.one_hot)
         return loss, gradients
 
-    def descend(self, weights: list[Any], gradients: list[Any], rate: float) -> list[Any]:
-        return [weight - rate * gradient for weight, gradient in zip(weights, gradients, strict=True)]
-
     def devices(self) -> list[str]:
         found = [device for device in jax.devices() if device.platform != "cpu"]
         return ["cpu"] + [f"{device.platform}:{device.id} {device.device_kind}" for device in found]

@@ -27,8 +27,5 @@ class NumpyTrainer(Trainer):
         gradients = [batch.images.T @ by_hidden, by_hidden.sum(axis=0), hidden.T @ by_scores, by_scores.sum(axis=0)]
         return float(loss), gradients
 
-    def descend(self, weights: list[np.ndarray], gradients: list[np.ndarray], rate: float) -> list[np.ndarray]:
-        return [weight - rate * gradient for weight, gradient in zip(weights, gradients, strict=True)]
-
 
 trainer = NumpyTrainer()

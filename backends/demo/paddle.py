@@ -18,23 +18,17 @@ class PaddleTrainer(Trainer):
     def tensor(self, array: np.ndarray) -> Any:
         return paddle.to_tensor(array)
 
-    def weight(self, array: np.ndarray) -> Any:
-        return paddle.to_tensor(array, stop_gradient=False)
-
     def array(self, tensor: Any) -> np.ndarray:
         return np.asarray(tensor.numpy() if isinstance(tensor, paddle.Tensor) else tensor)
 
     def differentiate(self, weights: list[Any], batch: Digits) -> tuple[Any, list[Any]]:
+        weights = [weight.detach() for weight in weights]
+        for weight in weights:
+            weight.stop_gradient = False
         first, first_bias, second, second_bias = weights
         hidden = paddle.tanh(self.tensor(batch.images) @ first + first_bias)
         loss = paddle.nn.functional.cross_entropy(hidden @ second + second_bias, self.tensor(batch.labels))
         return loss, paddle.grad(loss, weights)
-
-    def descend(self, weights: list[Any], gradients: list[Any], rate: float) -> list[Any]:
-        with paddle.no_grad():
-            for weight, gradient in zip(weights, gradients, strict=True):
-                weight.subtract_(rate * gradient)
-        return weights
 
     def devices(self) -> list[str]:
         return ["cpu"] + [f"gpu:{i}" for i in range(paddle.device.cuda.device_count())]

@@ -18,24 +18,17 @@ class TensorFlowTrainer(Trainer):
     def tensor(self, array: np.ndarray) -> Any:
         return tf.constant(array)
 
-    def weight(self, array: np.ndarray) -> Any:
-        return tf.Variable(array)
-
     def array(self, tensor: Any) -> np.ndarray:
         return np.asarray(tensor.numpy())
 
     def differentiate(self, weights: list[Any], batch: Digits) -> tuple[Any, list[Any]]:
         first, first_bias, second, second_bias = weights
         with tf.GradientTape() as tape:
+            tape.watch(weights)
             hidden = tf.tanh(self.tensor(batch.images) @ first + first_bias)
             scores = hidden @ second + second_bias
             loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(batch.one_hot, scores))
         return loss, tape.gradient(loss, weights)
-
-    def descend(self, weights: list[Any], gradients: list[Any], rate: float) -> list[Any]:
-        for weight, gradient in zip(weights, gradients, strict=True):
-            weight.assign_sub(rate * gradient)
-        return weights
 
     def devices(self) -> list[str]:
         found = [device for device in tf.config.list_physical_devices() if device.device_type != "CPU"]

@@ -21,9 +21,6 @@ class TorchTrainer(Trainer):
     def tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.tensor(array)
 
-    def weight(self, array: np.ndarray) -> torch.Tensor:
-        return self.tensor(array).requires_grad_()
-
     def array(self, tensor: torch.Tensor) -> np.ndarray:
         array: np.ndarray = tensor.detach().numpy()
         return array
@@ -35,16 +32,11 @@ class TorchTrainer(Trainer):
         return list(map(float, vector))
 
     def differentiate(self, weights: list[Any], batch: Digits) -> tuple[Any, list[Any]]:
+        weights = [weight.detach().requires_grad_() for weight in weights]
         first, first_bias, second, second_bias = weights
         hidden = torch.tanh(self.tensor(batch.images) @ first + first_bias)
         loss = torch.nn.functional.cross_entropy(hidden @ second + second_bias, self.tensor(batch.labels))
         return loss.detach(), list(torch.autograd.grad(loss, weights))
-
-    def descend(self, weights: list[Any], gradients: list[Any], rate: float) -> list[Any]:
-        with torch.no_grad():
-            for weight, gradient in zip(weights, gradients, strict=True):
-                weight -= rate * gradient
-        return weights
 
     def devices(self) -> list[str]:
         found = ["cpu"] + [f"cuda:{i} {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())]

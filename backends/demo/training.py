@@ -18,11 +18,11 @@ def train(trainer: Trainer, task: Message, send: Callable[[Message], None]) -> N
     training, held_out = digits.load()
     for number, (dialect, function, arguments) in enumerate(task["rules"]):
         rule = getattr(importlib.import_module(f"gradclip.dialects.{dialect}"), function)(**arguments)
-        weights = [trainer.weight(weight) for weight in digits.weights()]
+        weights = [trainer.tensor(weight) for weight in digits.weights()]
         for batch in digits.batches(training, task["steps"]):
             loss, gradients = trainer.differentiate(weights, batch)
             result = gradclip.clip(gradients, rule)
-            weights = trainer.descend(weights, result.grads, digits.RATE)
+            weights = [w - digits.RATE * g for w, g in zip(weights, result.grads, strict=True)]
             step = {"loss": float(loss), "norm": one_a_norm(result.norm), "coefficient": one_a_norm(result.coefficient)}
             send({"rule": number, **step})
         score = digits.accuracy(held_out, [trainer.array(weight) for weight in weights])
