@@ -6,8 +6,7 @@ The host has no arithmetic for bfloat16: XLA would round after each operation. S
 from __future__ import annotations
 
 import functools
-import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -19,8 +18,7 @@ from gradclip.core.dtypes import WIDE
 
 __all__ = ["between", "bounded", "by_chunks", "times", "times_or_same"]
 
-_CHUNK, _SMALL = 64, 1 << 17  # tensors in one call of a compiled function, and the most elements of each
-_SIZE = operator.attrgetter("size")
+_CHUNK = 64  # tensors in one call of a compiled function
 
 
 @functools.partial(jax.jit, inline=True)
@@ -61,22 +59,12 @@ def _like(y: Any, x: Tensor) -> Any:
 
 
 def by_chunks(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor], *numbers: Any) -> list[Tensor]:
-    """Call one of these functions for several small tensors at a time, and for each large one separately.
+    """Call one of these functions for several tensors at a time: XLA takes minutes for thousands with a number for each.
 
     Each number is one for all tensors, or a vector with one for each.
     """
     results: list[Tensor] = []
-    for start, end in _chunks(list(map(_SIZE, tensors))):
-        results += function(list(tensors[start:end]), *(n[start:end] if n.ndim else n for n in numbers))
+    for start in range(0, len(tensors), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        results += function(list(tensors[part]), *(n[part] if n.ndim else n for n in numbers))
     return results
-
-
-def _chunks(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    if len(sizes) <= _CHUNK and max(sizes, default=0) <= _SMALL:
-        yield 0, len(sizes)
-        return
-    start = 0
-    for end in range(1, len(sizes) + 1):
-        if end == len(sizes) or end - start == _CHUNK or max(sizes[end - 1], sizes[end]) > _SMALL:
-            yield start, end
-            start = end
