@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gradclip.rounds.events import Backward, Hook, Measure, Write
+from gradclip.rounds.events import Backward, Clip, Hook, Measure, Write
 from gradclip.rounds.mistake import Found
 from gradclip.rounds.round import Round
 
