@@ -34,6 +34,7 @@ _FACTORS: Mapping[str, str] = {
     "grows": "The factor grows with the norm: the larger the gradients, the more it enlarges them.",
     "square": "The limit is divided by the square of the norm: the root is missing.",
     "root": "The limit is divided by the root of a norm: its squares are missing.",
+    "sum": "The limit is divided by the sum of the norms, which is more than the norm of all: the squares are missing.",
     "weights": "The limit is divided by the norm of the parameters, not of their gradients.",
     "least": "The factor is at least 1: it enlarges small gradients, and leaves large ones as they are.",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.source.reading import elements, forward, gradients, measures, scales, tests
@@ -60,7 +61,7 @@ def of(machine: Machine, owner: Value, name: str) -> Value:
         said = frozenset({"gradient", measures.LOCAL} if is_local else {"gradient"})
         return Elements((*owner.token, "grad"), said, params=owner.params, is_one=owner.is_one, loop=owner.loop)
     if name in ("data", "value") and isinstance(owner, Elements):
-        return owner
+        return replace(owner, marks=owner.marks | {"copy"}) if name == "data" and "gradient" not in owner.marks else owner
     if name == "grads" and isinstance(owner, Gradients):  # gradclip.clip(grads, rule).grads
         return owner
     if name == "_local_tensor" and isinstance(owner, Elements) and "gradient" in owner.marks:

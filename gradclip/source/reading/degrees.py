@@ -7,9 +7,11 @@ from fractions import Fraction
 
 from gradclip.source.reading.values import Constant, Value, number_of
 
-__all__ = ["KEEPS", "LIKE", "MEASURED", "WEIGHTS", "WRONG", "after_call", "combined", "degree", "said"]
+__all__ = ["KEEPS", "LIKE", "MEASURED", "PLAIN", "SUMMED", "WEIGHTS", "WRONG", "after_call", "combined", "degree", "said"]
 
 MEASURED = "measured:"  #: the mark of a norm, with the place of its event
+PLAIN = "plain"  #: the mark of a norm of order 2 of one gradient
+SUMMED = "summed"  #: the mark of a sum of such norms
 WEIGHTS = "weights"  #: the mark of a norm of parameters
 _DEGREE = "degree:"  #: the mark of a number that is computed from norms
 _OF_GRADIENTS = frozenset({"gradient", "norm"})
@@ -50,7 +52,7 @@ def degree(one: Value) -> Fraction | None:
 
 def said(marks: frozenset[str], of: Fraction | int | None) -> frozenset[str]:
     """What is said of a number, with another degree."""
-    rest = frozenset(x for x in marks if not x.startswith(_DEGREE))
+    rest = frozenset(x for x in marks if not x.startswith(_DEGREE)) - ({PLAIN} if of != 1 else set())
     return rest if of is None or (of == 0 and rest == marks) else rest | {f"{_DEGREE}{of}"}
 
 
@@ -75,6 +77,8 @@ def after_call(name: str, marks: frozenset[str], args: tuple[Value, ...]) -> fro
         return combined(ast.Pow(), args[-2], args[-1])
     if name in ("max", "maximum") and any(number_of(x) == 1 for x in args) and any(degree(x) == -1 for x in args):
         return marks | {"least"}  # max(1, limit / norm)
+    if name == "sum" and PLAIN in marks and any(degree(x) == 1 for x in args):  # sum(p.grad.norm() for p in parameters)
+        return marks - {PLAIN} | {SUMMED}
     if name in LIKE and len(known) == 1 and (of := degree(known[0])) is not None:
         return said(marks, of * LIKE[name])
     return marks if name in KEEPS else said(marks, None)

@@ -34,6 +34,10 @@ _SAME_NORM = _FLATTENS | {"numpy", "cpu", "detach", "detach_", "float", "to", "a
 def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Value | None:
     """A method of ``p.grad``."""
     if "gradient" not in owner.marks:
+        if name in ("clone", "detach"):
+            return replace(owner, marks=owner.marks | {"copy"})
+        if name == "requires_grad_" and "copy" in owner.marks:  # a parameter of its own
+            return machine.thing(given.node, "parameter", owner.token)
         return measures.of_weights(owner, name, given)
     event = machine.about(given.node)
     if name in ("clone", "copy"):
@@ -49,7 +53,8 @@ def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Va
     elif name == "zero_":
         machine.emit(Zero(**event, params=owner.params))
     elif name in _CLAMPS:
-        machine.emit(Clip(**event, params=owner.params, kind="value", **limits.between(machine, given, 0)))
+        event |= {**limits.between(machine, given, 0), "is_copy": "copy" in owner.marks}
+        machine.emit(Clip(**event, params=owner.params, kind="value"))
     elif name in ("mul_", "div_") and given.args:
         scaled(machine, owner, given.node, (given.args[0], given.written(0)), divides=name == "div_")
     elif name in _WRITES:
@@ -64,7 +69,9 @@ def on_elements(machine: Machine, owner: Elements, name: str, given: Call) -> Va
     elif name in _SAME_NORM:
         return replace(owner, marks=owner.marks | {coefficients.FLAT}) if name in _FLATTENS else owner
     elif name in _NORMS:
-        return measures.measure(machine, owner, given.node, measures.power_of(name, given))
+        of = measures.measure(machine, owner, given.node, measures.power_of(name, given))
+        of.marks |= {degrees.PLAIN} if name == "norm" and not given.args and not given.given else set()
+        return of
     else:
         return None
     return owner
@@ -96,6 +103,8 @@ def _factor(machine: Machine, by: Value, *, divides: bool) -> str:
     if not any(x.startswith(degrees.MEASURED) for x in by.marks):
         is_limit = not divides and by.token and by.token in machine.above
         return "limit" if is_limit else "weights" if machine.above and degrees.WEIGHTS in by.marks and power == -1 else ""
+    if power == -1 and degrees.SUMMED in by.marks:
+        return "sum"
     return "" if power is None else "grows" if power > 0 else degrees.WRONG.get(power, "")
 
 

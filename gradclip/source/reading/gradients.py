@@ -56,6 +56,9 @@ _OPTIMIZERS = re.compile(
 )
 _NO_OPTIMIZER = re.compile(r"sched|\.lr\.|swa_utils|\.clip|clipped$", re.IGNORECASE)
 _ZERO = "Under ZeRO DeepSpeed's engine holds the gradients, and clips by `gradient_clipping` of its configuration."
+_HAS_OWN = re.compile(
+    r"requires_grad|\.grad\b[\w.]* *=[^=]|\.grad\.[\w.]*copy_"
+)  #: code that gives copies gradients of their own
 _NO_MODULE = re.compile(r"Attr$|\.initializers?\.")
 
 
@@ -274,6 +277,8 @@ def _lost(machine: Machine, tensors: Value | None, params: Params) -> str:
     is_listed = isinstance(tensors, Thing) and tensors.token[:1] == ("list",) and tensors.token[-1:] == ("grad",)
     if is_listed or isinstance(tensors, Gradients) or (isinstance(tensors, Elements) and "gradient" in tensors.marks):
         return "It clips the gradients of the parameters that it gets: given gradients, it clips nothing."
+    if isinstance(tensors, Elements) and "copy" in tensors.marks and not _HAS_OWN.search(machine.file.text):
+        return "It gets copies of the parameters, which have no gradients: it clips nothing."
     if isinstance(tensors, Elements) and "state" in tensors.marks:
         return "It gets the tensors of a state_dict, which have no gradients: it clips nothing."
     is_own = params.known and params.known <= machine.differentiated and "backward" not in machine.file.called

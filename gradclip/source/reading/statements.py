@@ -140,6 +140,8 @@ def _aug_assign(machine: Machine, node: ast.AugAssign) -> None:
         machine.bind(node.target, coefficients.summed(more))
     else:
         marks = degrees.combined(node.op, old, more) | {"varies"}
+        if degrees.PLAIN in more.marks and isinstance(node.op, ast.Add):
+            marks = marks - {degrees.PLAIN} | {degrees.SUMMED}
         if last(node.target) in machine.scope.file.counters:
             marks |= {"every"}
         key = (old.token, type(node.op).__name__, more.token)
