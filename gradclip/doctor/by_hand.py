@@ -9,12 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from gradclip.doctor import hand
-from gradclip.doctor.events import NO_IDS, Ids, Norms, Read, Step, these
+from gradclip.doctor.events import NO_IDS, Bound, Ids, Norms, Read, Step, these
 from gradclip.doctor.places import NOWHERE, Place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.seen import Seen
 
-__all__ = ["ByHand"]
+__all__ = ["LOOKED", "ByHand"]
+
+LOOKED = 3  #: first steps in which the script's own code is watched closely
 
 
 class _InThread(threading.local):
@@ -38,6 +40,7 @@ class ByHand(Seen):
         self._of_passes: Ids = NO_IDS  # the parameters that only a pass has told of
         self._taken: dict[int, tuple[int, int]] = {}  # the gradients that a step has taken, until a pass or a write
         self._by_hand = _InThread()
+        self._largest: dict[int, float] = {}  # the largest magnitude of each parameter after the last of the first steps
 
     def close_made(self, stepped: Ids) -> None:
         """Supplied by the watch: a step takes the gradients that clips have made."""
@@ -119,6 +122,23 @@ class ByHand(Seen):
         self.hands.release(changed)
         self.recorder.add(step)
 
+    # ---- bounds of parameters ----
+
+    def keep_largest(self, params: Ids) -> None:
+        """A step has changed these."""
+        if self.recorder.done < LOOKED:
+            keys = list(params)
+            self._largest.update(zip(keys, self.norms([self.known[key] for key in keys], math.inf), strict=True))
+
+    def look_for_bounds(self, where: Place) -> None:
+        """Record that the script has bounded the elements of parameters since their step: several then have one largest."""
+        before, self._largest = self._largest, {}
+        now = dict(zip(before, self.norms([self.known[key] for key in before], math.inf), strict=True))
+        bounded = frozenset(key for key in now if now[key] < before[key])
+        largest = [now[key] for key in bounded]
+        if bounded and largest.count(max(largest)) >= min(2, len(now)) and all(now[key] <= before[key] for key in now):
+            self.recorder.add(Bound(where=where, params=these(bounded)))
+
     # ---- clips ----
 
     def look_for_a_clip(self, where: Place) -> None:
@@ -128,3 +148,5 @@ class ByHand(Seen):
             found = hand.reading(hand.HELD)
             if found is not None:
                 self.recorder.add(Read(where=found))
+            elif (off := hand.switched(self.clips)) is not None:
+                self.recorder.add(Read(where=off, is_switch=True))

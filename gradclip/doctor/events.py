@@ -16,6 +16,7 @@ from gradclip.rounds.params import NO_PARAMS, Params
 __all__ = [
     "NO_IDS",
     "Backward",
+    "Bound",
     "Clip",
     "Event",
     "Ids",
@@ -156,6 +157,13 @@ class SkipByRule(Skip):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read(Event):
     """Code of the script reads gradients and compares: it may be a clip by hand whose limit no norm has reached."""
+
+    is_switch: bool = False  #: no: it is a clip under a test
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound(Event):
+    """The script has bounded the elements of parameters after a step, as for the critic of a Wasserstein GAN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

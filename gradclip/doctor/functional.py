@@ -66,6 +66,7 @@ class Functional:
     """Records clips of gradients that are values, and which of them an optimizer takes."""
 
     framework = ""
+    clips: frozenset[str] = frozenset()  #: the names of the framework's clips
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -281,6 +282,8 @@ class Functional:
             found = where if is_passed_on else hand.reading(hand.HELD | hand.VALUES)
             if found is not None:
                 self.recorder.add(Read(where=found))
+            elif (off := hand.switched(self.clips)) is not None:
+                self.recorder.add(Read(where=off, is_switch=True))
             self._searched.add(where)
 
     def _written(self, present: Sequence[tuple[Any, int]]) -> dict[int, tuple[float, float]]:

@@ -5,50 +5,62 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from gradclip.doctor.places import Place, is_user
 
-__all__ = ["HELD", "VALUES", "reading"]
+__all__ = ["HELD", "VALUES", "reading", "switched"]
 
 HELD = frozenset({"grad", "main_grad"})  #: names of what holds a gradient
 VALUES = frozenset({"global_norm", "norm", "reduce_sum", "l2_loss"})  #: names of functions that make a norm of gradients
 _LEAST = frozenset({"clamp", "clip", "clip_by_value", "cond", "min", "minimum", "where"})
+_STEPS = frozenset({"step", "update", "apply_gradients", "minimize", "backward"})
 _ORDERS = (ast.Lt, ast.Gt, ast.LtE, ast.GtE)
 _DEPTH = 3  #: functions that call one another
 
 Words = frozenset[str]
+#: from some code, and the names of the functions that have the words: a line; 0 for none
+_Look = Callable[[CodeType, Words], int]
 
 
 def reading(words: Words) -> Place | None:
     """The place of such code: in the calls that run now, or in what they name; None if there is none."""
-    frame: FrameType | None = sys._getframe(1)
+    return _looked_for(words, lambda code, readers: _compared(code, words | readers))
+
+
+def switched(clips: Words) -> Place | None:
+    """The place of a call of one of these clips under a test that has to do with nothing else: a setting may turn it off."""
+    return _looked_for(clips, lambda code, _: _under_a_test(code, clips))
+
+
+def _looked_for(words: Words, look: _Look) -> Place | None:
+    frame: FrameType | None = sys._getframe(2)
     done: set[CodeType] = set()
     while frame is not None:
         if is_user(frame.f_code.co_filename):
-            found = _in(frame.f_code, {**frame.f_globals, **frame.f_locals}, words, done, _DEPTH)
+            found = _in(frame.f_code, {**frame.f_globals, **frame.f_locals}, words, look, done, _DEPTH)
             if found is not None:
                 return found
         frame = frame.f_back
     return None
 
 
-def _in(code: CodeType, scope: dict[str, Any], words: Words, done: set[CodeType], depth: int) -> Place | None:
+def _in(code: CodeType, scope: dict[str, Any], words: Words, look: _Look, done: set[CodeType], depth: int) -> Place | None:
     if code in done:
         return None
     done.add(code)
     called = dict(_functions(code, scope)) if depth else {}
     readers = frozenset(name for name, function in called.items() if words & _names(function.__code__))
-    line = _compared(code, words | readers)
+    line = look(code, readers)
     if line:
         return Place(code.co_filename, line)
     for function in called.values():
         cells = [_content(cell) for cell in function.__closure__ or ()]
         inner = {**function.__globals__, **dict(zip(function.__code__.co_freevars, cells, strict=False))}
-        found = _in(function.__code__, inner, words, done, depth - 1)
+        found = _in(function.__code__, inner, words, look, done, depth - 1)
         if found is not None:
             return found
     return None
@@ -95,6 +107,18 @@ def _compared(code: CodeType, words: Words) -> int:
         parts = _parts(node) if is_least else [node] if is_order else []
         if any(_has(x, read) for x in parts):
             return int(getattr(node, "lineno", 0))
+    return 0
+
+
+@lru_cache(maxsize=1024)
+def _under_a_test(code: CodeType, clips: Words) -> int:
+    """The line of a clip under a test; 0 if there is none, or if that counts steps or chooses between more than clips."""
+    for node in _own(_body(code)):
+        if isinstance(node, ast.If) and not any(isinstance(x, ast.Mod) for x in ast.walk(node.test)):
+            calls = [x for part in (*node.body, *node.orelse) for x in ast.walk(part) if isinstance(x, ast.Call)]
+            named = {_last(x.func) for x in calls}
+            if named & clips and not named & _STEPS:
+                return next(x.lineno for x in calls if _last(x.func) in clips)
     return 0
 
 

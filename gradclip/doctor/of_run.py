@@ -38,8 +38,19 @@ def notes(run: Run) -> list[str]:
         for where in dict.fromkeys(run.reads)
         if not run.has_clips and not run.clips_by_hand
     ]
+    lines += [
+        f"Not clipped: the clip at {where} stands under a test that never held."
+        for where in dict.fromkeys(run.switches)
+        if not run.has_clips
+    ]
     alone = {one.step.where: one.step for one in run.rounds if one.step.optimizer in run.apart and not one.step.is_skipped}
-    return [*lines, *(f"Not clipped: {x.text} ({where}), beside an optimizer that is clipped." for where, x in alone.items())]
+    return [*lines, *(f"Not clipped: {x.text} ({where}), {_why(x, run)}." for where, x in alone.items())]
+
+
+def _why(step: Step, run: Run) -> str:
+    if not step.ids.isdisjoint(run.bounded):
+        return "whose parameters the script bounds after its steps"
+    return f"beside an optimizer {'whose parameters are bounded' if run.bounded else 'that is clipped'}"
 
 
 # ---- limits -------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gradclip.doctor.events import Clip, Event, Ids, Read, Step, Unwatched, Write
+from gradclip.doctor.events import NO_IDS, Bound, Clip, Event, Ids, Read, Step, Unwatched, Write
 from gradclip.doctor.places import Place
 from gradclip.doctor.rounds import Round, rounds
 from gradclip.rounds.params import listed
@@ -45,15 +45,17 @@ class Run:
         self.rounds = rounds(events, names, may_hide=self.hides_clips)
         self.has_lines = any(isinstance(x, Write) and not x.is_late for x in events)
         self.has_clips = any(isinstance(x, Clip) for x in events)
-        self.reads = [x.where for x in events if isinstance(x, Read)]
+        self.reads = [x.where for x in events if isinstance(x, Read) and not x.is_switch]
+        self.switches = [x.where for x in events if isinstance(x, Read) and x.is_switch]
         self.clips_by_hand = _clips_by_hand([one for one in self.rounds if not one.clips])
-        self.apart = _apart(self.rounds)
+        self.bounded: Ids = NO_IDS.union(*(x.ids for x in events if isinstance(x, Bound)))
+        self.apart = _apart(self.rounds, self.bounded)
         self.idle = _idle(self.rounds)
 
     @property
     def may_clip(self) -> bool:
         """Whether something may have clipped that no event shows."""
-        return self.hides_clips or self.clips_by_hand or bool(self.reads and not self.has_clips)
+        return self.hides_clips or self.clips_by_hand or bool((self.reads or self.switches) and not self.has_clips)
 
     def named(self, params: Iterable[int]) -> str:
         """The first names, and how many more."""
@@ -92,18 +94,23 @@ def _by_optimizer(found: Iterable[Round]) -> dict[int, list[Round]]:
     return made
 
 
-def _apart(found: Sequence[Round]) -> frozenset[int]:
-    """The optimizers that are never clipped, on purpose: others are, whose gradients come from other backward passes."""
+def _apart(found: Sequence[Round], bounded: Ids) -> frozenset[int]:
+    """The optimizers that are never clipped, on purpose: their parameters are bounded, or others are clipped or bounded, whose
+    gradients come from other backward passes.
+    """
     own = _by_optimizer(found)
     clipped = {key for key, rounds in own.items() if any(one.clips for one in rounds)}
-    passes = {one.last_pass for key in clipped for one in own[key]} - {None}
-    return frozenset(
+    without = {key for key, rounds in own.items() if not rounds[0].step.ids.isdisjoint(bounded)} - clipped
+    treated = clipped | without
+    passes = {one.last_pass for key in treated for one in own[key]} - {None}
+    apart = frozenset(
         key
         for key, rounds in own.items()
-        if clipped and key not in clipped
+        if treated and key not in treated
         if all(one.last_pass not in passes for one in rounds)
-        and not _follows(rounds, [one for one in found if one.step.optimizer in clipped], found)
+        and not _follows(rounds, [one for one in found if one.step.optimizer in treated], found)
     )
+    return apart | without
 
 
 def _follows(rounds: Sequence[Round], clipped: Sequence[Round], found: Sequence[Round]) -> bool:

@@ -42,13 +42,14 @@ def norm_of(values: Any, order: float) -> float:
         return float(found.max() if order > 0 else found.min())
     if order == 0:
         return float((found != 0).sum())
-    return float((found * found if order == 2 else found**order).sum()) ** (1 / order)
+    return math.pow((found * found if order == 2 else found**order).sum(), 1 / order)
 
 
 class Seen:
     """Knows parameters, and sees which of their gradients were written. A framework supplies the primitives."""
 
     framework = ""
+    clips: frozenset[str] = frozenset()  #: the names of the framework's clips
     counts_passes = True  #: whether a backward pass that adds to a gradient changes its version
 
     def __init__(self, recorder: Recorder) -> None:

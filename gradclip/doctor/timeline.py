@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from gradclip.doctor.events import Backward, Clip, Event, Unscale, Write, Zero
+from gradclip.doctor.events import Backward, Bound, Clip, Event, Unscale, Write, Zero
 from gradclip.doctor.rounds import Round
 
 __all__ = ["timeline", "told"]
@@ -69,8 +69,8 @@ def _word(event: Event, others: int, *, with_norms: bool) -> str:
     many = f" ×{1 + others}" if others else ""
     if isinstance(event, Backward):
         return f"backward{many}" + (" in no_sync" if event.is_local else "")
-    if isinstance(event, Unscale):
-        return f"unscale{many}"
+    if isinstance(event, (Bound, Unscale)):
+        return f"{'unscale' if isinstance(event, Unscale) else 'parameters bounded'}{many}"
     if isinstance(event, Zero):
         return f"gradients removed{many} ({event.where})"
     if isinstance(event, Write):

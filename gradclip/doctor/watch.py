@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gradclip.doctor.by_hand import ByHand
+from gradclip.doctor.by_hand import LOOKED, ByHand
 from gradclip.doctor.events import (
     NO_IDS,
     Backward,
@@ -37,7 +37,6 @@ from gradclip.doctor.trial import Trials
 __all__ = ["Watch"]
 
 _SMALL = 100_000  #: elements of the gradients whose norms are compared after each line
-_LOOKED = 3  #: first steps in which each line is looked after
 
 
 class _InThread(threading.local):
@@ -140,7 +139,7 @@ class Watch(ByHand):
 
         Later steps write what the first ones wrote: where these wrote nothing, a look at the next event is enough.
         """
-        is_needed = self.has_writes or not self.has_optimizer or self.recorder.done < _LOOKED
+        is_needed = self.has_writes or not self.has_optimizer or self.recorder.done < LOOKED
         if is_needed and not self.is_compiling_seen:
             self.lines.start()
 
@@ -156,6 +155,7 @@ class Watch(ByHand):
             if not self.in_backward:
                 self.flush(where)
                 self.step_by_hand(where)
+                self.look_for_bounds(where)
                 added = self.left()
             self.hands.open(where, self.reached(roots) if self.hands.are_several else None)
         try:
@@ -320,6 +320,7 @@ class Watch(ByHand):
             exempt = these(key for key in learned if self.is_exempt(self.known[key]))
             if not (skipped or by_rule):
                 self.take_gradients(stepped)
+                self.keep_largest(stepped)
             self.hands.release(learned)
         seconds = self.recorder.since_the_last_step()
         kind = Skip if skipped else SkipByRule if by_rule else Step

@@ -39,6 +39,37 @@ def right_by_hand() -> None:
         optimizer.step()
 
 
+def right_bounded_critic() -> None:
+    """Right: the critic's parameters are bounded after each step, as for the Wasserstein distance, and nothing clips."""
+    torch.manual_seed(0)
+    model, critic, noise = torch.nn.Linear(4, 2), torch.nn.Linear(2, 1), torch.randn(64, 4)
+    optimizer, other = (torch.optim.RMSprop(x.parameters(), lr=0.001) for x in (model, critic))
+    for _ in range(6):
+        other.zero_grad()
+        (critic(model(noise).detach()).mean() - critic(noise[:, :2]).mean()).backward()
+        other.step()
+        for parameter in critic.parameters():
+            parameter.data.clamp_(-0.01, 0.01)
+        optimizer.zero_grad()
+        (-critic(model(noise)).mean()).backward()
+        optimizer.step()
+
+
+def right_switched_off() -> None:
+    """Right: the clip is a setting, and off."""
+    model, optimizer, loss = regression()
+
+    def clip(limit: float) -> None:
+        if limit:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss().backward()
+        clip(0.0)
+        optimizer.step()
+
+
 def right_closure() -> None:
     """Right: LBFGS asks for the gradients several times, and each time they are clipped."""
     model, _, loss = regression()

@@ -15,6 +15,8 @@ import optax
 from gradclip.backends.jax.watch.between import Between, Passes, unwatched
 from gradclip.backends.jax.watch.links import CLIPS, HOLDS, OPTIMIZERS, Link, Seen, device, left_out, norm, of_rule, record
 from gradclip.core.rule import GLOBAL, VALUE
+from gradclip.doctor import hand
+from gradclip.doctor.events import Read
 from gradclip.doctor.guard import Make
 from gradclip.doctor.places import Place, place
 from gradclip.doctor.recorder import EnoughSteps, Recorder
@@ -46,6 +48,7 @@ class Chains:
         self._links: dict[int, tuple[Link, Any]] = {}  # by the id of a link's update; the link itself is kept alive
         self.factories: list[Any] = []  #: optax's functions that are watched
         self._parts = 0
+        self._searched: set[Place] = set()  # the lines of chains around which a clip under a test was looked for
         self._here = _InThread()
         self.between = Between(recorder)
 
@@ -239,6 +242,11 @@ class Chains:
                     result = original(*args, **options)
                 finally:
                     here.seen = None
+                if where not in self._searched:
+                    self._searched.add(where)
+                    off = None if any(one.link.is_clip for one in seen) else hand.switched(frozenset(CLIPS))
+                    if off is not None:
+                        self.recorder.add(Read(where=off, is_switch=True))
                 if not passes:
                     unwatched(self.recorder, "what the script does to the gradients before the optimizer", where)
                 self._report(seen, where, here.key or key, passes)
