@@ -46,6 +46,7 @@ class Fact:
     BOUNDED = 256
     TEST = 512  #: it compares a norm, or a coefficient, with a limit
     RATIO = 1024  #: of another norm and one of gradients: a trust ratio, or the coefficient of an adaptive clip
+    EARLIER = 2048  #: of such a quotient: the other norm is one of gradients too, such as an average of earlier ones
     MEASURED = SUM | NORM
     SCALES = COEFFICIENT | DIVISOR
 
@@ -109,14 +110,14 @@ def product(one: Value, other: Value) -> Value:
 
 
 def quotient(one: Value, other: Value, division: ast.expr | ast.AugAssign) -> Value:
-    """A quotient; that of two norms of gradients has an average of earlier ones for its limit."""
+    """A quotient; that of two norms is a coefficient only under a bound of 1."""
     if one.has(Fact.CAPPED) and other.has(Fact.NORM):
         return Value(Fact.COEFFICIENT | Fact.BOUNDED | one.facts & Fact.GRADIENTS, division)
     if one.has(Fact.MEASURED) and other.has(Fact.MEASURED):
         known = other.facts & Fact.GRADIENTS
         if not (known and one.has(Fact.NORM) and other.has(Fact.NORM)):
             return NOTHING  # a cosine
-        return Value(known | (Fact.COEFFICIENT if one.has(Fact.GRADIENTS) else Fact.RATIO), division)
+        return Value(known | Fact.RATIO | (Fact.EARLIER if one.has(Fact.GRADIENTS) else 0), division)
     if one.has(Fact.GRADIENT):
         return Value(Fact.GRADIENT, division if other.has(Fact.NORM) else None)
     if other.has(Fact.DIVISOR):

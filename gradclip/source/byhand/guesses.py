@@ -295,7 +295,7 @@ class Guesses:
         limits = [side for side in limits if not _is_tiny(side)]
         ratio = either(one for one in values if one.has(Fact.RATIO))
         scaled = isinstance(ratio.division, ast.BinOp) and isinstance(ratio.division.left, ast.BinOp)  # no trust ratio
-        if scaled and any(isinstance(side, ast.Constant) and side.value == 1 for side in limits):
+        if (scaled or ratio.has(Fact.EARLIER)) and any(isinstance(side, ast.Constant) and side.value == 1 for side in limits):
             return Value(Fact.COEFFICIENT | Fact.BOUNDED | ratio.facts & Fact.GRADIENTS, ratio.division)
         if not scale.facts or not limits:
             return either(values)
