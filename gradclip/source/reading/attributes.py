@@ -92,6 +92,8 @@ def _of_class(machine: Machine, owner: Instance, name: str) -> Value:
             targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
             if any(getattr(x, "id", "") == name for x in targets) and (given := getattr(statement, "value", None)) is not None:
                 return named(machine.value(given), name)
+    if name in _WRAPPED:
+        return owner
     found = Thing((*owner.token, name), tests.marked(name))
     owner.fields[name] = found
     return found

@@ -15,6 +15,7 @@ __all__ = ["found", "is_forgotten", "place"]
 _CUSTOM = frozenset({"custom_vjp", "custom_gradient"})
 _BOUNDS = CLIPS | {"clip", "clamp", "clip_", "clamp_"}
 _LAZY = frozenset({"map", "filter"})
+_PLAIN = frozenset({"no_grad", "inference_mode", "staticmethod", "classmethod"})  #: decorators that leave a generator one
 
 
 def found(file: File) -> Iterator[tuple[Event, ...]]:
@@ -24,9 +25,8 @@ def found(file: File) -> Iterator[tuple[Event, ...]]:
         if isinstance(node, ast.Constant):  # a docstring
             continue
         said: dict[str, Any] = {"where": place(file, node), "text": file.shown(node), "params": NO_PARAMS}
-        is_lazy = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _LAZY
-        if (isinstance(node, ast.GeneratorExp) or is_lazy) and _calls(node) & _BOUNDS:
-            yield (Clip(**said, unread="Nothing takes the elements one by one, so this code never runs."),)
+        if _is_lazy(node) or (isinstance(node, ast.Call) and _is_generator(file, last(node.func))):
+            yield (Clip(**said, unread="Nothing takes the elements one by one, so this never runs: loop over it."),)
         elif isinstance(node, (ast.Name, ast.Attribute)) and _is_clip(file, last(node)):
             yield (Clip(**said, unread=f"{file.shown(node)} is named here, and not called."),)
         elif has_custom and isinstance(node, ast.Call) and (name := _bounding(file, node.func)):
@@ -36,6 +36,27 @@ def found(file: File) -> Iterator[tuple[Event, ...]]:
 def place(file: File, node: ast.expr) -> Place:
     """Where a node of a file is."""
     return Place(file.path, node.lineno, node.col_offset, (node.end_lineno or node.lineno, node.end_col_offset or 0))
+
+
+def _is_lazy(node: ast.AST | None) -> bool:
+    """Whether an expression clips only while something takes its elements."""
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _LAZY
+    return node is not None and (isinstance(node, ast.GeneratorExp) or is_call) and bool(_calls(node) & _BOUNDS)
+
+
+def _is_generator(file: File, name: str) -> bool:
+    """Whether all functions of a name clip only while something takes the elements of their result."""
+    named = [x for x, _ in file.functions if x.name == name]
+    return bool(named) and all(map(_returns_lazily, named))
+
+
+def _returns_lazily(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    if any(last(getattr(x, "func", x)) not in _PLAIN for x in function.decorator_list):
+        return False
+    inside = [*ast.walk(function)]
+    if any(isinstance(x, (ast.Yield, ast.YieldFrom)) for x in inside):
+        return bool(_calls(function) & _BOUNDS)
+    return any(isinstance(x, ast.Return) and _is_lazy(x.value) for x in inside)
 
 
 def _is_clip(file: File, name: str) -> bool:
