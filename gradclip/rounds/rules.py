@@ -196,8 +196,11 @@ def others(one: Round) -> Iterator[Found]:
 def exempted(one: Round) -> Iterator[Found]:
     """The optimizer clips, but each of its parameters is marked as not to be clipped."""
     step = one.step
-    if step is not None and step.clip and step.exempt.known and step.exempt.covers(step.params) is True:
-        reason = f"{step.clip} clips nothing: {_shown(step.exempt, one)} are all marked as not to be clipped."
+    is_each = step is not None and (step.exempt.covers(step.params) is True or step.exempt.known == step.params.known)
+    if step is not None and step.clip and step.exempt.known and is_each:
+        reason = (
+            f"{step.clip} clips none of the weights: those of {_shown(step.exempt, one)} are all marked as not to be clipped."
+        )
         yield Found("GM118", step, reason, "Mark only the parameters that you do not want to be clipped.")
 
 

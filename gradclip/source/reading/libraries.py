@@ -231,7 +231,7 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         return Elements(
             (*owner.token, "parameters"),
             params=params,
-            is_exempt="need_clip" in machine.scope.file.text and slots.is_exempt(owner),
+            is_exempt="need_clip" in machine.scope.file.text and slots.is_exempt(machine, owner),
         )
     if name == "values" and "state" in owner.marks:
         return owner

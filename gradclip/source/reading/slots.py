@@ -19,17 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["bound", "clips", "compiled", "exempt", "is_exempt", "is_object", "is_off", "mark", "own_clip", "stepped_without"]
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_WEIGHT, _BIAS = "weight_attr", "bias_attr"
-#: the attributes of the parameters of Paddle's layers; those of the others are the last ones
-_ATTRIBUTES = {
-    "Embedding": (_WEIGHT,),
-    "PReLU": (_WEIGHT,),
-    **dict.fromkeys(
-        ("GRU", "LSTM", "SimpleRNN", "GRUCell", "LSTMCell", "SimpleRNNCell"),
-        ("weight_ih_attr", "weight_hh_attr", "bias_ih_attr", "bias_hh_attr"),
-    ),
-}
-_NO_PARAMS = re.compile(r"Dropout|Pool|Pad|Upsample|Softmax|Sigmoid|Tanh|(Re|Ge|Si|E|Se)LU|Swish|Flatten|Loss|Identity")
+#: the attributes of the weights of Paddle's layers; that of the others is the last one
+_WEIGHTS = dict.fromkeys(
+    ("GRU", "LSTM", "SimpleRNN", "GRUCell", "LSTMCell", "SimpleRNNCell"), ("weight_ih_attr", "weight_hh_attr")
+)
+_WEIGHT = ("weight_attr",)
+_NO_PARAMS = re.compile(r"Dropout|Pool|Pad|Upsample|Softmax|Sigmoid|Tanh|(Re|Ge|Si|E|Se)LU|Swish|Flatten|Loss|Identity|Norm")
 
 
 def is_object(made: Made) -> bool:
@@ -128,23 +123,22 @@ def stepped_without(machine: Machine, owner: Value, text: str) -> None:
 # ---- parameters that a clip leaves out ---------------------------------------------------------------------------------
 
 
-def is_exempt(module: Value, depth: int = 6) -> bool:
-    """Whether each layer of a module says that none of its parameters is clipped: Paddle's ``need_clip=False``."""
-    layers = [(x, x.name.rpartition(".")[2]) for x in _layers(module, depth) if ".nn." in x.name]
-    layers = [(x, name) for x, name in layers if not _NO_PARAMS.search(name) or name in _ATTRIBUTES]
-    return bool(layers) and all(
-        _is_off(x.given.get(attribute)) for x, name in layers for attribute in _ATTRIBUTES.get(name, (_WEIGHT, _BIAS))
-    )
+def is_exempt(machine: Machine, module: Value, depth: int = 6) -> bool:
+    """Whether each layer of a module says that its weights are not clipped: Paddle's ``need_clip=False``."""
+    layers = [(x, x.name.rpartition(".")[2]) for x in _layers(machine, module, depth) if ".nn." in x.name]
+    layers = [(x, name) for x, name in layers if not _NO_PARAMS.search(name)]
+    return bool(layers) and all(_is_off(x.given.get(weight)) for x, name in layers for weight in _WEIGHTS.get(name, _WEIGHT))
 
 
-def _layers(module: Value, depth: int) -> list[Made]:
+def _layers(machine: Machine, module: Value, depth: int) -> list[Made]:
     """The layers that a module consists of."""
-    if isinstance(module, Made) and not any(isinstance(x, (Made, Tuple)) for x in module.args):
-        return [module]
     parts = module.args if isinstance(module, Made) else module.items if isinstance(module, Tuple) else ()
     parts = tuple(module.fields.values()) if isinstance(module, Instance) else parts
+    parts = tuple(machine.objects.get(x.token[1:], x) if x.token[:1] == ("list",) else x for x in parts)  # [Block() for ...]
+    if isinstance(module, Made) and not any(isinstance(x, (Made, Tuple, Instance)) for x in parts):
+        return [module]
     parts = tuple(x for x in parts if isinstance(x, (Instance, Tuple)) or (isinstance(x, Made) and ".nn." in x.name))
-    return [x for part in parts for x in _layers(part, depth - 1)] if depth else []
+    return [x for part in parts for x in _layers(machine, part, depth - 1)] if depth else []
 
 
 def _is_off(attribute: Value | None) -> bool:
