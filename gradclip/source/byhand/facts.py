@@ -27,7 +27,8 @@ _NORM = re.compile(
     re.IGNORECASE,
 )
 _MEASURES = re.compile(
-    r"(?!\w*(clip|normal|layer|batch|group_norm|instance|param|weight))\w*norms?(_\w+)?|l2|calc_norm\w*", re.IGNORECASE
+    r"(?!\w*(clip|normal|layer|batch|group_norm|instance|param|weight))\w*norms?(_\w+)?|l2|(\w*_|reduce)?rms|calc_norm\w*",
+    re.IGNORECASE,
 )
 _SQUARED = re.compile(r"sq|square", re.IGNORECASE)
 

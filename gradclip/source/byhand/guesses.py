@@ -150,8 +150,8 @@ class Guesses:
 
     def _stored(self, node: ast.Name | ast.Attribute | ast.Subscript) -> Value:
         key = _key(node)
-        if key in self._values:
-            return self._values[key]
+        if (known := self._values.get(key, NOTHING)).facts:
+            return known
         if isinstance(node, ast.Name):
             return by_name(node.id)
         if isinstance(node, ast.Subscript):
