@@ -56,7 +56,7 @@ def transposed(backend: Framework, values: np.ndarray, dtype: str) -> Any:
 
 
 @both
-@pytest.mark.drawn(48, jax=2)
+@pytest.mark.drawn(48, torch=24, tensorflow=24, paddle=24, jax=2)
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
 @pytest.mark.parametrize("dtype", [*DTYPES, "complex64", "complex128"])
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
@@ -87,7 +87,7 @@ def test_what_is_not_finite_traced(backend: Framework, value: float, dtype: str)
 
 @pytest.mark.accuracy
 @both
-@pytest.mark.drawn(200, jax=2, tensorflow=40)
+@pytest.mark.drawn(200, torch=36, tensorflow=36, paddle=36, jax=2)
 @pytest.mark.parametrize("order", [-math.inf, -1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf])
 @pytest.mark.parametrize("dtype", [*DTYPES, "complex64", "complex128"])
 def test_every_order(backend: Framework, order: float, dtype: str) -> None:
@@ -128,7 +128,7 @@ def test_squares_that_leave_float64(backend: Framework, scale: float, way: str) 
 
 
 @both
-@pytest.mark.drawn(64, jax=16)
+@pytest.mark.drawn(64, torch=32, tensorflow=32, paddle=32, jax=16)
 @pytest.mark.parametrize("make_rule", kinds(is_dense).values(), ids=kinds(is_dense))
 @each_dtype
 def test_many_that_are_transposed(backend: Framework, make_rule: Make, dtype: str) -> None:

@@ -99,7 +99,7 @@ def way_to_lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr("gradclip.backends.host.kernels.KINDS", {})
 
 
-@pytest.mark.drawn(90, torch=40, jax=12)
+@pytest.mark.drawn(90, torch=40, tensorflow=48, paddle=48, jax=12)
 @pytest.mark.usefixtures("way_to_lanes")
 @pytest.mark.parametrize("make_rule", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "new"])
@@ -117,7 +117,7 @@ def test_eager(backend: Framework, make: Callable[[], list[Any]], in_place: bool
 
 
 @pytest.mark.needs("jits")
-@pytest.mark.drawn(3, torch=2, tensorflow=4)
+@pytest.mark.drawn(3, torch=2)
 @pytest.mark.parametrize("thresholds", ["as they are", "soon_large"])
 @pytest.mark.parametrize("name", ["global", "tensor", "value"])
 @pytest.mark.parametrize("given", ["float32", "bfloat16", "several dtypes", "huge"])

@@ -37,7 +37,7 @@ def test_accuracy_of_norms(backend: Framework, pieces: int, order: float, kind: 
         assert ulps(backend.read(got), want, "float32") <= backend.ulps_of(order), how
 
 
-@pytest.mark.drawn(9, jax=6, paddle=6)
+@pytest.mark.drawn(9, torch=6, tensorflow=6, paddle=6, jax=6)
 @pytest.mark.parametrize("order", [-1.0, -2.0, -3.0, -10.0, 0.1, 10.0])
 @pytest.mark.parametrize("size", [1e20, 1.0, 1e-20])
 def test_any_order(backend: Framework, order: float, size: float) -> None:

@@ -96,7 +96,7 @@ def check(
             assert ulps(value, np.asarray(theirs), norm_dtype([dtype])) <= 4, f"norm {value} for {theirs}"
 
 
-@pytest.mark.drawn(180, jax=40)
+@pytest.mark.drawn(180, torch=90, tensorflow=90, paddle=90, jax=40)
 @pytest.mark.parametrize("limit", [0.5, 1e4, 0.015625], ids=["clipped", "unclipped", "small"])
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize(("limit_name", "case"), CASES, ids=[str(case) for _, case in CASES])
@@ -146,7 +146,7 @@ def test_strided_and_expanded(backend: Framework, limit_name: str, case: Case) -
     check(backend, case, 0.5, exact, result, ["float32", "float32", None], exact)
 
 
-@pytest.mark.drawn(100, jax=13)
+@pytest.mark.drawn(100, torch=60, tensorflow=60, paddle=60, jax=13)
 @pytest.mark.parametrize(("limit_name", "case"), CASES, ids=[str(case) for _, case in CASES])
 def test_mixed_dtypes(backend: Framework, limit_name: str, case: Case) -> None:
     dtypes = [d for d in backend.dtypes if not ("real" in case.needs and d in REAL)]
