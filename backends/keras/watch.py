@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from gradclip.backends.keras import versions
 from gradclip.core.registry import find
 from gradclip.doctor.by_hand import ByHand
 from gradclip.doctor.functional import Functional
@@ -46,7 +47,7 @@ def start(recorder: Recorder) -> None:
             if watch.is_traced() or not all(x is None or _can_read(x) for x in grads):
                 watch.unwatched("a compiled training step (without --compiled it runs eagerly)")
                 return original(self, grads, trainable_variables)
-            variables = list(self._trainable_variables if trainable_variables is None else trainable_variables)
+            variables = versions.variables_of(self, grads) if trainable_variables is None else list(trainable_variables)
             pairs = [(grad, _key(x)) for grad, x in zip(grads, variables, strict=True)]
             recorder.names.update({_key(x): str(getattr(x, "path", "")) for x in variables})
             call = lambda: original(self, grads, trainable_variables)  # noqa: E731
