@@ -108,10 +108,13 @@ def zeroed(one: Round) -> Iterator[Found]:
 
 def anew(one: Round) -> Iterator[Found]:
     """The clipped gradients are removed, and the step takes those of another backward pass, which nothing clips."""
+    step = one.step
+    if step is None or one.is_run:
+        return
     for place, clip in one.clips:
-        made, step = one.before(place, Backward), one.step
+        made = one.before(place, Backward)
         changes = one.after(place, Backward, Zero, Write, Clip)
-        if step is None or not made or one.is_run or [type(x) for x in changes] != [Zero, Backward]:
+        if not made or [type(x) for x in changes] != [Zero, Backward]:
             continue
         zero, again = changes
         if made[0].where != again.where and made[0].loops == clip.loops == again.loops == step.loops:

@@ -69,10 +69,6 @@ def _function(node: cst.Call, known: list[str], names: Names, context: Context) 
     try:
         arguments = bind(node, api.signature)
     except BindError as error:
-        gradients = context.gradients
-        shown = not api.is_exact or gradients.is_taken(node) or any(gradients.is_gradient(one.value) for one in node.args)
-        if error.starred and not shown:
-            return unchanged(node, "GM112", "Nothing shows that it gets a gradient.", api)
         return manual(node, Finding("GM203" if error.starred else "GM204", str(error)), api)
     return ApiCall(context, node, api, known[0], arguments, targets(api).get("gradclip"), api.framework)
 

@@ -8,8 +8,8 @@ def step(model, optimizer):
     # gradclip: MANUAL GM108 `optimizer.step()` takes the gradients before they are clipped.
     optimizer.step(); gradclip.clip_grad_norm_(
         model.parameters(), 1.0)
+    # gradclip: MANUAL GM108 `optimizer.step()` takes the gradients before they are clipped.
     # gradclip: MANUAL GM114 `max_norm=-1` is -1, which gradclip refuses.
-    # gradclip: MANUAL GM203 It is called with * or **, so that its arguments cannot be read here.
     if optimizer: clip_grad_norm_(model.parameters(), -1)
     elif clip_grad_norm_(model.parameters(), *model):
         # gradclip: MANUAL GM108 `optimizer.step()` takes the gradients before they are clipped.
