@@ -103,12 +103,10 @@ class MemoryLane(HostLane, PaddleLane):
 
 
 def _room(x: Tensor) -> Tensor:
-    """Memory for a tensor like another, in the same layout."""
+    """Memory for a tensor like another that is large, or not in order: in the same layout."""
     size = math.prod(x.shape)
     if not x.is_contiguous():
         return paddle.as_strided(paddle.empty([size], x.dtype), x.shape, x.strides)
-    if size < _LARGE:
-        return versions.operations.empty_like(x, x.dtype, x.place)
     stored = _STORED[versions.dtype(x.dtype)]
     memory = arrays.new(x.shape, stored)
     return paddle.Tensor(memory, place=x.place, zero_copy=True)

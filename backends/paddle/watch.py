@@ -19,6 +19,7 @@ from gradclip.doctor.recorder import EnoughSteps, Recorder
 from gradclip.doctor.request import Request, as_number
 from gradclip.doctor.seen import norm_of
 from gradclip.doctor.watch import Watch
+from gradclip.natives.model import clips_of
 from gradclip.natives.paddle import NATIVES
 
 __all__ = ["PaddleWatch", "start"]
@@ -28,7 +29,7 @@ class PaddleWatch(Watch):
     """The primitives of the watch on Paddle's tensors."""
 
     framework = "paddle"
-    clips = frozenset(native.last for native in NATIVES if "clip" in native.last.lower())
+    clips = clips_of(NATIVES)
     counts_passes = False
 
     def grad(self, param: Any) -> Any:

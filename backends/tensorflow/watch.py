@@ -16,6 +16,7 @@ from gradclip.doctor.places import SOURCES, place
 from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.request import Request
 from gradclip.doctor.seen import norm_of
+from gradclip.natives.model import clips_of
 from gradclip.natives.tensorflow import NATIVES
 
 __all__ = ["TensorFlowWatch", "start"]
@@ -25,7 +26,7 @@ class TensorFlowWatch(Functional):
     """The watch on TensorFlow's tensors."""
 
     framework = "tensorflow"
-    clips = frozenset(native.last for native in NATIVES if "clip" in native.last.lower())
+    clips = clips_of(NATIVES)
 
     def norm(self, x: Any, order: float) -> float:
         return norm_of(np.asarray(tf.cast(tf.convert_to_tensor(x), tf.float64)), order)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from gradclip.core.spelling import same
 from gradclip.dialects import FUNCTIONS as DIALECTS
 from gradclip.dialects import parameters, required
 
-__all__ = ["DIALECTS", "KERAS_BACKENDS", "KNOWN_NORM", "NO_EFFECT", "Applied", "Kind", "Native"]
+__all__ = ["DIALECTS", "KERAS_BACKENDS", "KNOWN_NORM", "NO_EFFECT", "Applied", "Kind", "Native", "clips_of"]
 
 #: the arguments of dialects' functions that do not change the rule
 NO_EFFECT = frozenset({"name", "foreach", "group_name", "use_norm"})
@@ -269,6 +269,11 @@ class Native:
 
 #: the names of bounds in dialects' functions
 LOWER, UPPER = frozenset({"min", "clip_value_min"}), frozenset({"max", "clip_value_max"})
+
+
+def clips_of(natives: Iterable[Native]) -> frozenset[str]:
+    """The names of the natives that clip, as a script calls them."""
+    return frozenset(native.last for native in natives if "clip" in native.last.lower())
 
 
 def _signature(text: str) -> inspect.Signature:

@@ -9,7 +9,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ALLOWED", "FIELDS", "FOLDER", "Outcome", "Row", "Table", "outcome", "ulps"]
+    from gradclip.natives import Native
+
+__all__ = ["ALLOWED", "FIELDS", "FOLDER", "Outcome", "Row", "Table", "Untraced", "outcome", "ulps"]
 
 ALLOWED = 4.0  #: ulp: what a patch release may change, and so what a call may be off
 FOLDER = "GRADCLIP_REPLACED"  #: the environment variable with the folder where each process writes its rows
@@ -131,6 +133,14 @@ class Table:
         for function in self.before_write:
             function()
         self.write()
+
+
+class Untraced:
+    """For frameworks whose compiled programs are not compared."""
+
+    def traced(self, native: Native, functions: Any, given: Any, rest: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        """The native's own result."""
+        return functions[0](given, *rest, **options)
 
 
 def outcome(call: Callable[[], tuple[Any, Sequence[Any]]], read: Callable[[Any], tuple[np.ndarray, str]]) -> Outcome:

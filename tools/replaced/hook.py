@@ -145,7 +145,7 @@ def compared(
     rest: Sequence[Any],
     options: Mapping[str, Any],
 ) -> Any:
-    """What gradclip makes of what the program passes, and the native of copies; ``functions`` are the native and gradclip's."""
+    """gradclip's result, compared with the native's on copies; ``functions`` are the native and gradclip's."""
     original, ours = functions
     if kit.is_tracing():
         return kit.traced(native, functions, given, rest, options)

@@ -13,7 +13,7 @@ import numpy as np
 import gradclip
 from gradclip.dialects import keras as dialect
 from gradclip.natives import BY_NAME, Native
-from replaced.compare import Table
+from replaced.compare import Table, Untraced
 
 if TYPE_CHECKING:
     from gradclip import Rule
@@ -28,7 +28,7 @@ _RULES: dict[str, Callable[[float], Rule]] = {
 
 
 @dataclass
-class Kit:
+class Kit(Untraced):
     """Copies and reads tensors of Keras's backend."""
 
     table: Table
@@ -43,9 +43,6 @@ class Kit:
 
     def is_tracing(self) -> bool:
         return bool(keras.backend.backend() == "jax")  # without float64
-
-    def traced(self, native: Native, functions: Any, given: Any, rest: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        return functions[0](given)
 
     def listed(self, given: Any, native: Native) -> list[Any]:
         return [x for x in given if x is not None]

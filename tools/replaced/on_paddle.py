@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import paddle
 
 from gradclip.natives import Applied, Native
-from replaced.compare import Table
+from replaced.compare import Table, Untraced
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,17 +18,13 @@ __all__ = ["Kit"]
 
 
 @dataclass
-class Kit:
+class Kit(Untraced):
     """Copies and reads gradients: the pairs of a clip in a slot, or those of parameters."""
 
     table: Table
 
     def is_tracing(self) -> bool:
         return not paddle.in_dynamic_mode()
-
-    def traced(self, native: Native, functions: Any, given: Any, rest: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        """The native's own: a program is not compared."""
-        return functions[0](given, *rest, **options)
 
     def listed(self, given: Any, native: Native) -> list[Any]:
         return [given] if isinstance(given, paddle.Tensor) else list(given)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradclip.natives import Applied, Native
-from replaced.compare import Table
+from replaced.compare import Table, Untraced
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,17 +18,13 @@ __all__ = ["Kit"]
 
 
 @dataclass
-class Kit:
+class Kit(Untraced):
     """Copies and reads tensors."""
 
     table: Table
 
     def is_tracing(self) -> bool:
         return bool(torch.compiler.is_compiling())
-
-    def traced(self, native: Native, functions: Any, given: Any, rest: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        """The native's own: what is compiled is not compared."""
-        return functions[0](given, *rest, **options)
 
     def listed(self, given: Any, native: Native) -> list[Any]:
         return [given] if isinstance(given, torch.Tensor) else list(given)

@@ -16,6 +16,7 @@ from gradclip.doctor.recorder import Recorder
 from gradclip.doctor.replicas import Mark
 from gradclip.doctor.seen import total
 from gradclip.doctor.watch import Watch
+from gradclip.natives.model import clips_of
 from gradclip.natives.torch import NATIVES
 
 __all__ = ["TorchWatch", "leaves", "made_by", "marked"]
@@ -28,7 +29,7 @@ class TorchWatch(Watch):
     """The watch on PyTorch's tensors."""
 
     framework = "torch"
-    clips = frozenset(native.last for native in NATIVES if "clip" in native.last.lower())
+    clips = clips_of(NATIVES)
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)

@@ -131,7 +131,7 @@ def written(machine: Machine, owner: Value, made: Value, target: ast.Attribute) 
     about = machine.about(target)
     if isinstance(made, Constant) and made.value is None:
         if any(x.kind == "finite" for x in machine.conditions):
-            return  # the step leaves out what is not finite
+            return  # a guard: the program makes no step with gradients that are not finite
         machine.emit(Zero(**about, params=params))
     elif scales.UNSCALED in made.marks:
         machine.emit(Unscale(**about, params=params))

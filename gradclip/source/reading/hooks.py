@@ -17,25 +17,21 @@ __all__ = ["hook"]
 
 def hook(machine: Machine, owner: Value, function: Function, given: Call) -> None:
     """``p.register_hook(clip)``: what a hook does not return is lost, if it does not change its gradient in place."""
-    _late(machine, owner, function, given)
-    nodes = [] if isinstance(function.node, ast.Lambda) else list(ast.walk(function.node))
+    nodes = list(ast.walk(function.node))
     calls = [last(x.func) for x in nodes if isinstance(x, ast.Call)]
+    if not any("clamp" in x or "clip" in x for x in calls):
+        return
+    if _is_late(machine, given):
+        machine.emit(Hook(**machine.about(given.node), params=parameters(owner), is_late=True))
     stores = (x for x in nodes if isinstance(x, (ast.Attribute, ast.Subscript)) and isinstance(x.ctx, ast.Store))
     keeps = any(isinstance(x, ast.AugAssign) or (isinstance(x, ast.Return) and x.value is not None) for x in nodes)
     keeps = keeps or any(True for _ in stores) or any(x.endswith("_") or x == "append" for x in calls)
-    if (
-        not keeps
-        and any("clamp" in x or "clip" in x for x in calls)
-        and not any(isinstance(x, ast.keyword) and x.arg == "out" for x in nodes)
-    ):
+    keeps = keeps or isinstance(function.node, ast.Lambda)  # which returns it
+    if not keeps and not any(isinstance(x, ast.keyword) and x.arg == "out" for x in nodes):
         machine.emit(Hook(**machine.about(given.node)))
 
 
-def _late(machine: Machine, owner: Value, function: Function, given: Call) -> None:
-    """A hook that clips, after a backward pass: in its loop, or in a loop over parameters there."""
+def _is_late(machine: Machine, given: Call) -> bool:
+    """Whether it comes after a backward pass: in its loop, or in a loop over parameters there."""
     made = next((x for x in reversed(machine.events) if isinstance(x, Backward)), None)
-    if made is None or made.loops != tuple(machine.loops[: len(made.loops)]) or not given.args:
-        return
-    calls = (last(x.func) for x in ast.walk(function.node) if isinstance(x, ast.Call))
-    if any("clamp" in x or "clip" in x for x in calls):
-        machine.emit(Hook(**machine.about(given.node), params=parameters(owner), is_late=True))
+    return made is not None and made.loops == tuple(machine.loops[: len(made.loops)]) and bool(given.args)
