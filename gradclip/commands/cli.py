@@ -94,6 +94,8 @@ def _main(arguments: Sequence[str] | None) -> int:
         hint = spelling.did_you_mean(spelling.nearest(given[0], _COMMANDS)) or f"the commands are {', '.join(_COMMANDS)}."
         parser.exit(2, f"{message('There is no such command.', given[0], hint)}\n")
     options = parser.parse_args(given)
+    if "run" not in options:
+        parser.error("a COMMAND is missing")
     options.is_process = arguments is None
     try:
         if arguments is None:  # this process is the command
@@ -147,7 +149,7 @@ def _parser(wanted: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gradclip {__version__}")
     commands = parser.add_subparsers(
-        metavar="COMMAND", required=True, prog="gradclip", help=argparse.SUPPRESS, parser_class=CommandParser
+        metavar="COMMAND", prog="gradclip", help=argparse.SUPPRESS, parser_class=CommandParser
     )
     for name in _COMMANDS:
         command = commands.add_parser(name, formatter_class=HelpFormatter)

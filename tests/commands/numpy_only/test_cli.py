@@ -58,6 +58,7 @@ def test_the_console_script_is_the_same_command(capsys: pytest.CaptureFixture[st
         (["explian", "torch.clip_grad_norm"], "There is no such command.\nReceived: explian\nHint: did you mean explain?\n"),
         (["migrat", "."], "Hint: did you mean migrate?"),
         (["backends", "--nonsense"], "unrecognized arguments: --nonsense"),
+        (["--nonsense"], "unrecognized arguments: --nonsense"),
         (["demo", "--steps", "0"], "must be a whole number from 1 to 3000, not '0'"),
         (["demo", "--steps", "many"], "must be a whole number from 1 to 3000, not 'many'"),
     ],
