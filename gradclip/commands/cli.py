@@ -148,9 +148,7 @@ def _parser(wanted: str) -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"gradclip {__version__}")
-    commands = parser.add_subparsers(
-        metavar="COMMAND", prog="gradclip", help=argparse.SUPPRESS, parser_class=CommandParser
-    )
+    commands = parser.add_subparsers(metavar="COMMAND", prog="gradclip", help=argparse.SUPPRESS, parser_class=CommandParser)
     for name in _COMMANDS:
         command = commands.add_parser(name, formatter_class=HelpFormatter)
         if name == wanted:
