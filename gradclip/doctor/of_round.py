@@ -49,7 +49,8 @@ def _of_clips(one: Round, run: Run) -> Iterator[Found]:
 
 
 def _of_writes(one: Round, run: Run) -> Iterator[Found]:
-    for clip in one.clips[-1:] if one.dropped_clips < _PER_EXAMPLE else ():
+    clips = [x for x in one.clips if not x.only_measures]
+    for clip in clips[-1:] if one.dropped_clips < _PER_EXAMPLE else ():
         for where, writes in itertools.groupby(one.written_after(clip), lambda x: x.where):
             made = list(writes)
             if not (made[0].is_late and run.has_lines):

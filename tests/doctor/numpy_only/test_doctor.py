@@ -79,6 +79,9 @@ def codes(*events: Event) -> list[str]:
         ([BACKWARD, replace(CLIP, params=ALL), STEP, *OTHERS], ["GM118"]),
         ([BACKWARD, CLIP, WRITE, STEP], ["GD104"]),
         ([BACKWARD, CLIP, replace(WRITE, params=OTHER), STEP], []),
+        # a measure, and a clip by hand; a measure after the write hides nothing
+        ([BACKWARD, replace(CLIP, limit=math.inf, only_measures=True), WRITE, STEP], []),
+        ([BACKWARD, CLIP, WRITE, replace(CLIP, limit=math.inf, only_measures=True), STEP], ["GD104"]),
         # each example is clipped, and their sum is written
         ([*[BACKWARD, CLIP, ZERO] * 3, BACKWARD, CLIP, WRITE, STEP], []),
         ([*[BACKWARD, CLIP, ZERO], BACKWARD, CLIP, WRITE, STEP], ["GD104"]),
