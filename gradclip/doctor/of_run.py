@@ -21,6 +21,7 @@ __all__ = ["advised", "found", "notes"]
 
 _NEVER = 50.0  #: the limit is so many times the largest norm
 _ALWAYS = 0.1  #: the coefficient in each step
+_EARLY = 10  #: norms: the first of a run are its largest, and say little of the others
 
 
 def found(run: Run) -> Iterator[Found]:
@@ -81,7 +82,7 @@ def _of_limits(run: Run) -> Iterator[Found]:
         elif known[0].kind != "value" and all(limit < _ALWAYS * n for limit, n in zip(limits, norms, strict=True)):
             name = _invariant(run, known[0])
             said += f": no smaller learning rate with {name}, whose steps are as long at any scale" if name else ""
-            yield Found("GD302", where, said, advice=advice, is_note=bool(name))
+            yield Found("GD302", where, said, advice=advice, is_note=bool(name) or len(norms) < _EARLY)
 
 
 def _invariant(run: Run, clip: Clip) -> str:

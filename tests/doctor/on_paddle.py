@@ -32,16 +32,6 @@ def after_step() -> None:
         optimizer.clear_grad()
 
 
-def always() -> None:
-    """Each step is clipped to less than a tenth."""
-    model, _, loss = regression(noise=1000)
-    optimizer = paddle.optimizer.SGD(0.01, parameters=model.parameters(), grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0))
-    for _ in range(6):
-        loss().backward()
-        optimizer.step()  # <- GD302
-        optimizer.clear_grad()
-
-
 def each_microbatch() -> None:
     """A clip after each of two backward passes."""
     model, optimizer, loss = regression()

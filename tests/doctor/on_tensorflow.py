@@ -34,15 +34,6 @@ def fitted(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> None:
     model.fit(x, y, batch_size=8, epochs=1, verbose=0)
 
 
-def always() -> None:
-    """Each step is clipped to less than a tenth."""
-    model, gradients = regression(noise=1000)
-    optimizer = keras.optimizers.SGD(0.01)
-    for _ in range(6):
-        grads, _ = tf.clip_by_global_norm(gradients(), 1.0)  # <- GD302
-        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
-
-
 def changed_after_the_compilation() -> None:
     """A limit is changed after Keras has compiled the step."""
     model, optimizer = compiled(2.0)

@@ -64,16 +64,6 @@ def after_zero() -> None:
         optimizer.step()
 
 
-def always() -> None:
-    """Each step is clipped to less than a tenth."""
-    model, optimizer, loss = regression(noise=1000)
-    for _ in range(6):
-        optimizer.zero_grad()
-        loss().backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <- GD302
-        optimizer.step()
-
-
 def counted_critic() -> None:
     """The critic counts in the generator's norm, and its gradients are removed then."""
     model, optimizer, _ = regression()

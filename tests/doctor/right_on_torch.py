@@ -259,6 +259,16 @@ def right_two_optimizers() -> None:
         optimizer.step()
 
 
+def right_small_limit() -> None:
+    """Right so far: the first few steps are clipped to less than a tenth. In ten steps it is GD302."""
+    model, optimizer, loss = regression(noise=1000)
+    for _ in range(10):
+        optimizer.zero_grad()
+        loss().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
 def right_limit_times_scale() -> None:
     """Right: the limit is multiplied by the scale that the gradients still have."""
     model, optimizer, loss = regression()

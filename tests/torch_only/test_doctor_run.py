@@ -180,9 +180,10 @@ def test_the_timeline_and_the_text(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_limit_to_take_and_the_exact_norms() -> None:
-    told = watched.ran("torch", "always")
+    told = watched.ran("torch", "right_small_limit", "--steps", "10")
     (finding,) = told.report["findings"]
-    assert "6 norms are too few to choose a limit by: watch 20 steps or more" in finding["advice"]
+    assert finding["code"] == "GD302"
+    assert "10 norms are too few to choose a limit by: watch 20 steps or more" in finding["advice"]
     assert all(math.isclose(x["before"], x["returned"], rel_tol=1e-6) for x in told.report["norms"])
     assert all(math.isclose(x["after"], 1.0, rel_tol=1e-5) for x in told.report["norms"])
 

@@ -119,7 +119,8 @@ def codes(*events: Event) -> list[str]:
         ([BACKWARD, replace(CLIP, limit=100.0), STEP] * 3, ["GD301"]),
         ([BACKWARD, replace(CLIP, limit=99.0), STEP] * 3, []),
         ([BACKWARD, replace(CLIP, limit=100.0), STEP] * 2, []),
-        ([BACKWARD, replace(CLIP, limit=0.19), STEP] * 3, ["GD302"]),
+        ([BACKWARD, replace(CLIP, limit=0.19), STEP] * 10, ["GD302"]),
+        ([BACKWARD, replace(CLIP, limit=0.19), STEP] * 9, []),
         ([BACKWARD, replace(CLIP, limit=0.21), STEP] * 3, []),
         ([*[BACKWARD, replace(CLIP, limit=0.19), STEP] * 2, BACKWARD, replace(CLIP, limit=0.3), STEP], []),
         # a limit is not judged by norms that another finding spoils
@@ -200,9 +201,9 @@ def test_what_is_no_mistake_is_a_line() -> None:
     told = diagnosis(small)
     said = "the limit was 0.19, and the norms were from 2 to 2: no smaller learning rate with AdamW"
     assert (told.findings, told.notes) == ([], [f"At train.py:2 {said}, whose steps are as long at any scale."])
-    (finding,) = diagnosis([*small, BACKWARD, replace(CLIP, limit=0.19), STEP]).findings
+    (finding,) = diagnosis([*small * 3, BACKWARD, replace(CLIP, limit=0.19), STEP]).findings
     assert finding.code == "GD302", "another optimizer steps the same parameters"
-    assert finding.advice == "4 norms are too few to choose a limit by: watch 20 steps or more, with --steps."
+    assert finding.advice == "10 norms are too few to choose a limit by: watch 20 steps or more, with --steps."
     (finding,) = findings([BACKWARD, replace(CLIP, limit=0.19), STEP] * 20)
     assert finding.advice.startswith("gradclip choose says of these 20 norms: 2.1. It is just above the 90th percentile, 2: ")
 
