@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("No training was found in which a mistake could be planted.", file=sys.stderr)
             return 2
         _say(f"lint reads {len(made)} mutants and {len(files)} unchanged files\n")
-        outcome = counted(made, list(files), folder, chosen.folders)
+        outcome = counted(made, list(files), folder)
     print(table(outcome, chosen.missed))
     return 0
 

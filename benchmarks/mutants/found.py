@@ -31,12 +31,11 @@ class Outcome:
     missed: list[str] = field(default_factory=list)
 
 
-def counted(made: Sequence[Planted], files: Sequence[Path], folder: Path, folders: Sequence[Path]) -> Outcome:
-    """Run lint over the mutants, and over the folders that they come from."""
+def counted(made: Sequence[Planted], files: Sequence[Path], folder: Path) -> Outcome:
+    """Run lint over the mutants, and over the files that they come from, where these stand in their projects."""
     alarms = _lint([folder])
     outcome = Outcome(files=len(files), clips=len({x.source for x in made}))
-    wanted = {str(path.resolve()) for path in files}
-    outcome.unchanged = {path: codes for path, codes in _lint(folders).items() if path in wanted}
+    outcome.unchanged = _lint(files)
     for one in made:
         new = _codes(alarms, folder / one.stem / one.folder) - _codes(alarms, folder / one.stem / CLEAN)
         total, found = (outcome.right, outcome.false) if one.right else (outcome.total, outcome.found)
@@ -53,9 +52,9 @@ def _codes(alarms: Alarms, folder: Path) -> Counter[str]:
     return sum((codes for path, codes in alarms.items() if path.startswith(start)), Counter[str]())
 
 
-def _lint(folders: Sequence[Path]) -> Alarms:
+def _lint(paths: Sequence[Path]) -> Alarms:
     """Return the codes that lint reports, by file."""
-    command = [sys.executable, "-m", "gradclip", "lint", "--format", "json", *(str(folder.resolve()) for folder in folders)]
+    command = [sys.executable, "-m", "gradclip", "lint", "--format", "json", *(str(path.resolve()) for path in paths)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")  # no settings of this project
     if not done.stdout.strip():
         raise RuntimeError(f"gradclip lint failed.\nReceived: {done.stderr[-2000:]}")

@@ -67,7 +67,6 @@ class Backward(Event, model.Backward):
     """A backward pass, which wrote the gradients of these parameters."""
 
     text: str = "the backward pass"
-    broken: Ids = NO_IDS  #: those whose gradients are not finite after it
     passes: tuple[int, ...] = ()  #: the numbers of the passes, where several events may be of one
 
 

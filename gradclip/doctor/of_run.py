@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 from gradclip.core.errors import ArgumentError
-from gradclip.doctor.events import NO_IDS, Backward, Clip, Skip, Step, Write, Zero
+from gradclip.doctor.events import NO_IDS, Backward, Clip, Event, Skip, Step, Write, Zero
 from gradclip.doctor.places import Place
 from gradclip.doctor.rounds import Round
 from gradclip.doctor.run import ENOUGH, FEW_NAMES, TRIES, Found, Run, counted, culprits, many
 from gradclip.doctor.sketch import sketch
+from gradclip.rounds import found as mistakes
 from gradclip.steps.advice.choice import LEAST, choose
 from gradclip.steps.advice.divergence import diverged_at
 from gradclip.steps.advice.optimizers import is_scale_invariant
@@ -134,31 +135,8 @@ def _removed(run: Run, step: Step) -> str:
 
 
 def _staying(run: Run) -> Iterator[Found]:
-    last = next((x for x in reversed(run.events) if isinstance(x, Backward)), None)
-    if last is None or not last.broken:
-        return
-    passes, clip = 0, None
-    for x in reversed(run.events):
-        if x.ids & last.broken:
-            if isinstance(x, Zero) or (isinstance(x, Step) and not isinstance(x, Skip)):
-                break
-            if isinstance(x, Backward):
-                if not x.broken & last.broken:
-                    break
-                passes += 1
-            elif isinstance(x, Clip):
-                clip = clip or x
-    if passes > 1 + 2 * _usual(run):
-        text = (
-            f"the gradients of {run.named(last.broken)} were not finite; {passes - 1} more passes added to them, without a step"
-        )
-        yield Found("GM133", (clip or last).where, text)
-
-
-def _usual(run: Run) -> int:
-    """The backward passes of a step."""
-    counts = [sum(isinstance(x, Backward) for x in one.events) for one in run.rounds]
-    return max(1, round(statistics.median(counts))) if counts else 1
+    for x in mistakes([run.end]):
+        yield Found(x.code, cast(Event, x.event).where, x.reason.removesuffix("."))
 
 
 def _skipping(run: Run) -> Iterator[Found]:

@@ -56,7 +56,7 @@ class Report:
     rounds: list[Round] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.rounds = rounds(self.recorder.events)
+        self.rounds, _ = rounds(self.recorder.events)
         self.diagnosis = diagnosis(self.recorder.events, self.recorder.names, self.recorder.ranks, self.recorder.others)
 
     @property

@@ -75,12 +75,16 @@ class Round:
         return [x for x in self.events[place + 1 :] if isinstance(x, Write) and x.ids & clip.ids]
 
 
-def rounds(events: Sequence[Event], names: Mapping[int, str] | None = None, *, may_hide: bool = False) -> list[Round]:
-    """The steps in order, each with the events that touched a parameter of the step since that parameter's last one.
+def rounds(
+    events: Sequence[Event], names: Mapping[int, str] | None = None, *, may_hide: bool = False
+) -> tuple[list[Round], Model]:
+    """The steps in order, each with the events that touched a parameter of the step since that parameter's last one;
+    and what came after them.
 
     Args:
         events: of the run, in order.
         names: of the parameters.
         may_hide: whether something may clip that the events do not show.
     """
-    return [Round(x) for x in of_events(events, is_run=True, names=names or {}, may_hide=may_hide)]
+    *stepped, end = of_events(events, is_run=True, names=names or {}, may_hide=may_hide)
+    return [Round(x) for x in stepped], end

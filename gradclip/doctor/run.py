@@ -42,7 +42,7 @@ class Run:
         self.names, self.events = names, events
         self.within: Ids = frozenset().union(*(x.ids for x in events if isinstance(x, Step) and x.is_within))
         self.hides_clips = any(isinstance(x, Unwatched) and x.hides_clips for x in events)
-        self.rounds = rounds(events, names, may_hide=self.hides_clips)
+        self.rounds, self.end = rounds(events, names, may_hide=self.hides_clips)
         self.has_lines = any(isinstance(x, Write) and not x.is_late for x in events)
         self.has_clips = any(isinstance(x, Clip) for x in events)
         self.reads = [x.where for x in events if isinstance(x, Read) and not x.is_switch]

@@ -169,7 +169,7 @@ class Watch(ByHand):
             written, _ = self.changed(mine, closely=not self.counts_passes)
             self.settle(mine)
             self.hands.take(written)
-            broken = frozenset(key for key in written if not math.isfinite(self._norms.get(key, 0.0)))
+            broken = these(key for key in written if not math.isfinite(self._norms.get(key, 0.0)))
             event = Backward(where=where, params=these(written), is_local=is_local, added=these(added & written), broken=broken)
             event = replace(event, scaler=scaled(scale), is_again=self.recorder.stepping is not None)
             self.passed(written)

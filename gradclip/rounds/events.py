@@ -42,6 +42,7 @@ class Backward(Event):
     is_local: bool = False  #: the processes exchange nothing (``no_sync``)
     is_again: bool = False  #: the step evaluates its closure
     added: Params = NO_PARAMS  #: those to whose gradients it adds what a step has taken
+    broken: Params = NO_PARAMS  #: those whose gradients are not finite after it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
-from gradclip.rounds.events import Backward, Clip, Event, Step, Unscale, Write, Zero
+from gradclip.rounds.events import Backward, Clip, Condition, Event, Step, Unscale, Write, Zero
 from gradclip.rounds.mistake import Found
 from gradclip.rounds.params import Token, listed
 from gradclip.rounds.round import Round
 
-__all__ = ["added", "after_step", "anew", "before_backward", "late", "lost", "mended", "never_zeroed", "scaled", "zeroed"]
+__all__ = [
+    *("added", "after_step", "anew", "before_backward", "each_pass", "late", "lost", "mended", "never_zeroed"),
+    *("recomputed", "scaled", "staying", "zeroed"),
+]
 
 #: what to do where a library scales the loss and unscales its gradients itself
 _OWN = {
@@ -41,47 +45,90 @@ def before_backward(one: Round) -> Iterator[Found]:
         )
 
 
+def recomputed(one: Round) -> Iterator[Found]:
+    """The step calls its closure, which makes the gradients anew."""
+    for place, clip in one.clips:
+        closure = next((x for x in one.after(place, Backward) if isinstance(x, Backward) and x.is_again), None)
+        is_made = isinstance(next(iter(one.before(place, Backward, Zero)), None), Backward)
+        if one.step is not None and closure is not None and is_made and not (one.is_run and one.taken):  # else it clips, too
+            yield Found("GM130", clip, f"{one.step.text} calls its closure, which recomputes the gradients.", about=(closure,))
+
+
 def added(one: Round) -> Iterator[Found]:
     """A later backward pass adds to clipped gradients: the code says why the step did not come before it."""
+    for clip, again, is_same in _between(one):
+        if not is_same:
+            reason = f"{again.text} adds to the gradients after the clip."
+            yield Found("GM108", clip, reason, "Clip once, after the last backward().", (again,))
+
+
+def each_pass(one: Round) -> Iterator[Found]:
+    """The clip runs after each backward pass, and the step after several."""
+    for clip, step, more in _repeated(one):
+        every = more.get("every", more.get("synced"))
+        adds_noise = any(isinstance(x, Write) for x in one.events)  # private training
+        if one.is_run:
+            reason = f"It clips after each backward pass, and {step.text} steps after several: partial sums are clipped."
+            yield Found("GM119", clip, reason, about=(step,))
+        elif every is not None:
+            reason = f"It clips in each pass of the loop, and {step.text} runs only if {every.text}: partial sums are clipped."
+            yield Found("GM119", clip, reason, "Clip in the same `if`, before the step.", (step,))
+        elif len(step.loops) < len(clip.loops) and not (clip.is_loop or adds_noise or ("finite" in more and one.has_zero)):
+            reason = f"It clips in each pass of the loop, and {step.text} runs after the loop: partial sums are clipped."
+            yield Found("GM119", clip, reason, "Clip after the loop, before the step.", (step,))
+
+
+def staying(one: Round) -> Iterator[Found]:
+    """Steps are skipped because a gradient is not finite; nothing removes it, and later passes add to it."""
+    broken, passes = _spoiled(one)
+    if len(passes) > 1 + 2 * one.usual:
+        clips = (clip for _, clip in reversed(one.clips))
+        since = f"{len(passes) - 1} more passes added to them, without a step"
+        reason = f"The gradients of {listed(broken, one.names)} were not finite; {since}."
+        yield Found("GM133", next(clips, passes[0]), reason)
+    for clip, step, more in _repeated(one):
+        if "finite" in more and more.keys().isdisjoint(("every", "synced")) and one.has_zero:
+            reason = (
+                f"{step.text} runs only if {more['finite'].text}. Else the gradients stay, and each later pass adds to them."
+            )
+            yield Found("GM133", step, reason, about=(clip,))
+
+
+def _spoiled(one: Round) -> tuple[frozenset[Token], list[Backward]]:
+    """What is not finite at the end of a run, and the passes since it was removed, the last one first."""
+    made = (x for x in reversed(one.events) if isinstance(x, Backward) and one.is_run and one.step is None)
+    broken = next((x.broken.known for x in made), frozenset[Token]())
+    kept = takewhile(lambda x: not (isinstance(x, Zero) or _is_whole(x, broken)), reversed(one.events)) if broken else ()
+    return broken, [x for x in kept if isinstance(x, Backward)]
+
+
+def _is_whole(event: Event, broken: frozenset[Token]) -> bool:
+    """Whether it is a backward pass after which these gradients are finite."""
+    return isinstance(event, Backward) and broken.isdisjoint(event.broken.known)
+
+
+def _repeated(one: Round) -> Iterator[tuple[Clip, Step, dict[str, Condition]]]:
+    """Each clip whose backward pass runs again before the step, in the next pass of a loop: and what only the step needs."""
+    for clip, _, is_same in _between(one):
+        if is_same and one.step is not None:
+            yield clip, one.step, {x.kind: x for x in one.step.tests - clip.tests}
+
+
+def _between(one: Round) -> Iterator[tuple[Clip, Backward, bool]]:
+    """Each clip before a backward pass that adds to its gradients: that pass, and whether the same code runs again."""
     for place, clip in one.clips:
-        earlier, changes = one.before(place, Backward, Zero), one.after(place, Backward, Zero)
-        if one.step is None or not changes or not earlier or not isinstance(earlier[0], Backward):
+        first, changes = next(iter(one.before(place, Backward, Zero)), None), one.after(place, Backward, Zero)
+        again = next(iter(changes), None)
+        if one.step is None or not isinstance(first, Backward) or not isinstance(again, Backward):
             continue
-        closure = next((x for x in changes if isinstance(x, Backward) and x.is_again), None)
-        if closure is not None and not (one.is_run and one.taken):  # else the closure clips, too
-            yield Found("GM130", clip, f"{one.step.text} calls its closure, which recomputes the gradients.", about=(closure,))
-        if closure is not None or not isinstance(changes[0], Backward):
-            continue
-        again, later = changes[0], [x for x in one.events[place + 1 :] if isinstance(x, Clip)]
+        later = [x for x in one.events[place + 1 :] if isinstance(x, Clip)]
         same = [x.params.meets(clip.params) is True for x in later if x.where == clip.where]
-        is_local = earlier[0].is_local and (again.is_local or not same) and not one.is_run
-        if is_local or not all(same):
-            continue  # they are not yet summed, or each pass clips parameters of its own
-        if again.where != earlier[0].where and not same:
-            if not any(one.concerns(x.params, clip.params) for x in later):
-                reason = f"{again.text} adds to the gradients after the clip."
-                yield Found("GM108", clip, reason, "Clip once, after the last backward().", (again,))
-        else:
-            yield from _passed(one, clip, one.step)
-
-
-def _passed(one: Round, clip: Clip, step: Step) -> Iterator[Found]:
-    """The same backward pass runs again before the step: in the next pass of a loop."""
-    more = {x.kind: x for x in step.tests - clip.tests}
-    outside = len(step.loops) < len(clip.loops)
-    if one.is_run:
-        reason = f"It clips after each backward pass, and {step.text} steps after several: partial sums are clipped."
-        yield Found("GM119", clip, reason, about=(step,))
-    every = more.get("every", more.get("synced"))
-    if every is not None:
-        reason = f"It clips in each pass of the loop, and {step.text} runs only if {every.text}: partial sums are clipped."
-        yield Found("GM119", clip, reason, "Clip in the same `if`, before the step.", (step,))
-    elif "finite" in more and one.has_zero:
-        reason = f"{step.text} runs only if {more['finite'].text}. Else the gradients stay, and each later pass adds to them."
-        yield Found("GM133", step, reason, about=(clip,))
-    elif outside and not clip.is_loop and not any(isinstance(x, Write) for x in one.events):  # private training adds noise
-        reason = f"It clips in each pass of the loop, and {step.text} runs after the loop: partial sums are clipped."
-        yield Found("GM119", clip, reason, "Clip after the loop, before the step.", (step,))
+        is_local = first.is_local and (again.is_local or not same) and not one.is_run
+        if is_local or not all(same) or any(isinstance(x, Backward) and x.is_again for x in changes):
+            continue  # they are not yet summed, each pass clips parameters of its own, or a closure makes them anew
+        is_same = again.where == first.where or bool(same)
+        if is_same or not any(one.concerns(x.params, clip.params) for x in later):
+            yield clip, again, is_same
 
 
 def zeroed(one: Round) -> Iterator[Found]:

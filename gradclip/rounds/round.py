@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ class Round:
     names: Mapping[Token, str] = field(default_factory=dict)  #: of parameters, where their identities do not tell them
     untaken: Mapping[int, Params] = field(default_factory=dict)  #: of a run: what a clip, by its place, has and no step takes
     number: int = 0  #: among the steps of its optimizer, from 1
+    usual: int = 1  #: of a run: the backward passes of a step
 
     def concerns(self, one: Params, other: Params) -> bool:
         """Whether two events are about the same gradients, as far as that is known."""
@@ -149,10 +151,25 @@ def rounds(
             )
         )
         clipped |= {id(step)} if found[-1].clips else set()
+    if is_run:
+        return [*found, make(_unstepped(events), usual=_usual(found))]
     last = max((i for i, x in enumerate(events) if isinstance(x, Step)), default=-1)
-    if not is_run and (rest := tuple(events[last + 1 :])):
+    if rest := tuple(events[last + 1 :]):
         found.append(make(rest, None, steps[-1] if steps else None, bool(steps) and id(steps[-1]) in clipped))
     return found
+
+
+def _unstepped(events: Sequence[Event]) -> tuple[Event, ...]:
+    """What happened to the gradients that are not finite after a run, since a step took them; a skipped step takes nothing."""
+    broken = next((x.broken.known for x in reversed(events) if isinstance(x, Backward)), frozenset())
+    mine = [x for x in events if not x.params.known.isdisjoint(broken)]
+    last = max((i for i, x in enumerate(mine) if isinstance(x, Step) and not x.is_skipped), default=-1)
+    return tuple(x for x in mine[last + 1 :] if not isinstance(x, Step))
+
+
+def _usual(found: Sequence[Round]) -> int:
+    counts = [sum(isinstance(x, Backward) for x in one.events) for one in found]
+    return max(1, round(statistics.median(counts))) if counts else 1
 
 
 def _taken(events: Sequence[Event], place: int, step: Step) -> tuple[list[int], Step | None, tuple[Clip | Unscale, ...]]:

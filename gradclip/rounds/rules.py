@@ -7,7 +7,21 @@ from collections.abc import Callable, Iterable, Iterator
 
 from gradclip.rounds.events import Backward, Clip, Event, Reduce, Write, Zero
 from gradclip.rounds.mistake import Found
-from gradclip.rounds.order import added, after_step, anew, before_backward, late, lost, mended, never_zeroed, scaled, zeroed
+from gradclip.rounds.order import (
+    added,
+    after_step,
+    anew,
+    before_backward,
+    each_pass,
+    late,
+    lost,
+    mended,
+    never_zeroed,
+    recomputed,
+    scaled,
+    staying,
+    zeroed,
+)
 from gradclip.rounds.params import NO_PARAMS, Params, listed
 from gradclip.rounds.round import Round
 from gradclip.rounds.written import hooked, measured, misscaled, noised, one_sided, ordered
@@ -24,7 +38,8 @@ _EACH = re.compile(r"(^|[_-])(per|each|tensor|layer|param|block|unit|leaf|variab
 def found(rounds: Iterable[Round]) -> Iterator[Found]:
     """All mistakes of some rounds; one place may have a mistake in several of them."""
     for one in rounds:
-        for rule in RULES if one.is_ordered else (scaled,):
+        is_end = one.is_run and one.step is None  # the run ended before a step
+        for rule in (staying,) if is_end else RULES if one.is_ordered else (scaled,):
             yield from rule(one)
 
 
@@ -269,7 +284,10 @@ def some_steps(one: Round) -> Iterator[Found]:
 RULES: tuple[Callable[[Round], Iterator[Found]], ...] = (
     after_step,
     before_backward,
+    recomputed,
     added,
+    each_pass,
+    staying,
     zeroed,
     anew,
     lost,
