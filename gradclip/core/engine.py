@@ -52,13 +52,11 @@ class Options:
 @untraced
 def run(grads: Gradients, rules: Rules, options: Options) -> Outcome:
     """A rule, a group or several on opened gradients: by the framework's single operation for a clip, or step by step."""
-    found: Outcome | None = None if grads.lane.fused is None else grads.lane.fused(grads, rules, options)
-    if found is not None:
-        return found
-    in_place, is_list = options.into == "place", isinstance(rules, (list, tuple))
+    if (fused := grads.lane.fused) is not None and (found := fused(grads, rules, options)) is not None:
+        return found  # type: ignore[no-any-return]
+    in_place, is_list, measures = options.into == "place", isinstance(rules, (list, tuple)), options.norm is UNKNOWN
     shards, clips = _selected(grads, rules, options)
     mine, backend = shards.grads, shards.grads.backend
-    measures = options.norm is UNKNOWN
     if backend is None or (not mine.present and not shards.waits(clips)):
         return _of_nothing(grads, mine, clips, options, is_list)
     if options.until == "scale" and measures and (doubt := backend.distributed.doubt(mine.present)) is not None:

@@ -20,6 +20,13 @@ def test_each_part_stands_above_all_that_it_imports() -> None:
     assert all(floor_of[part] < floor_of[other] for part, others in graph.items() for other in others)
 
 
+def test_a_listing_of_the_package_is_short() -> None:
+    package = house.ROOT / "gradclip"
+    assert len(house.parts(package)) <= 18, "a new room: which of those here does it belong to?"
+    own = [path for path in package.iterdir() if path.suffix == ".py" or (path.is_dir() and not path.is_symlink())]
+    assert len([path for path in own if path.name != "__pycache__"]) <= 16, "a loose file: its place is in a room"
+
+
 def test_every_part_and_every_backend_is_drawn_once() -> None:
     drawn = [
         e.text for e in ElementTree.parse(house.PICTURE).iter("{http://www.w3.org/2000/svg}text") if "class" not in e.attrib
