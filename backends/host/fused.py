@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradclip.core.coefficient import coefficient, of_floats
+from gradclip.core.coefficient import coefficient
 from gradclip.core.engine import UNKNOWN, Options
 from gradclip.core.gradients import Gradients
 from gradclip.core.groups import Rules
@@ -43,7 +43,7 @@ def fused(grads: Gradients, rule: Rules, options: Options) -> Outcome | None:
             norm = lane.each(tensors, rule.order)
             if not all(map(math.isfinite, norm)):
                 return None
-            factor = of_floats(backend, rule, norm)
+            factor = [coefficient(backend, rule, n, rule.limit) for n in norm]
         new = lane.scale(tensors, factor, into)
     return Outcome(grads.container.rebuild(new), norm, factor, [], bounds={})
 

@@ -14,7 +14,7 @@ from gradclip.core.gradients import Gradients
 from gradclip.core.registry import as_float
 from gradclip.core.rule import EXAMPLE, GLOBAL, TENSOR, Rule
 
-__all__ = ["coefficient", "coefficients", "of_floats", "settled"]
+__all__ = ["coefficient", "coefficients", "settled"]
 
 
 def settled(rule: Rule) -> Rule:
@@ -44,13 +44,8 @@ def coefficients(grads: Gradients, rule: Rule, measured: Any, of_params: Sequenc
             return backend.cast(n > 0, backend.dtype(n)) * 0 + result  # one for each example
         return result
     if rule.scope is TENSOR:
-        are_floats = set(map(type, measured)) == {float}
-        if not are_floats:
-            measured = [n if n is None or type(n) is float else as_float(n) for n in measured]
-            are_floats = set(map(type, measured)) == {float}
+        measured = [n if n is None or type(n) is float else as_float(n) for n in measured]
         if rule.relative_to is None and type(rule.limit) is float:
-            if are_floats:
-                return of_floats(backend, rule, measured)
             if grads.lane.stacks_norms and _are_alike(backend, measured):
                 return _together(grads, backend, rule, measured)
             return [None if n is None else coefficient(backend, rule, n, rule.limit) for n in measured]
@@ -59,14 +54,6 @@ def coefficients(grads: Gradients, rule: Rule, measured: Any, of_params: Sequenc
         None if x is None else coefficient(backend, rule, n, limit)
         for x, n, limit in zip(grads.leaves, measured, limits, strict=True)
     ]
-
-
-def of_floats(backend: Backend, rule: Rule, norms: list[float]) -> list[float]:
-    """The coefficient for each of several norms, by a limit that is a number; in one pass for most rules."""
-    limit = rule.limit
-    if 2.0**-126 <= limit < math.inf and not (rule.eps or rule.min_divisor or rule.nan_if_infinite or rule.keep_if_nan):
-        return [1.0 if n < limit else limit / n for n in norms]
-    return [coefficient(backend, rule, n, limit) for n in norms]
 
 
 def _are_alike(backend: Backend, norms: list[Any]) -> bool:
