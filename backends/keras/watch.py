@@ -51,6 +51,8 @@ def start(recorder: Recorder) -> None:
             pairs = [(grad, _key(x)) for grad, x in zip(grads, variables, strict=True)]
             recorder.names.update({_key(x): str(getattr(x, "path", "")) for x in variables})
             call = lambda: original(self, grads, trainable_variables)  # noqa: E731
+            if isinstance(given, ByHand):
+                call = _then_left(given, call, pairs)
             if isinstance(self, keras.optimizers.LossScaleOptimizer):
                 inner = self.inner_optimizer
                 return watch.unscale(call, type(inner).__name__, inner, pairs)
@@ -75,6 +77,20 @@ def start(recorder: Recorder) -> None:
     recorder.replace(keras.optimizers.LossScaleOptimizer, "scale_loss", scale_loss)
     for kind in (keras.optimizers.LossScaleOptimizer, *keras.optimizers.Optimizer.__mro__):
         recorder.replace(kind, "apply", apply)
+
+
+def _then_left(watch: ByHand, call: Callable[[], Any], pairs: list[tuple[Any, int]]) -> Callable[[], Any]:
+    """A step on PyTorch's tensors: the gradients that it took stay, and the next pass may add to them."""
+
+    def stepped() -> Any:
+        result = call()
+        known = watch.known
+        watch.take_gradients(
+            frozenset(key for grad, key in pairs if key in known and grad is watch.grad(known[key]) is not None)
+        )
+        return result
+
+    return stepped
 
 
 class _Limits:
