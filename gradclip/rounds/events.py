@@ -91,11 +91,14 @@ class Measure(Event):
 class Clip(Event):
     """A clip: whose gradients, by which rule and limit."""
 
-    kind: str = "norm"  #: "norm": by one norm; "each": a norm for each gradient; "value": each element
+    kind: str = (
+        "norm"  #: "norm": by one norm; "each": a norm for each gradient; "example": for each example; "value": each element
+    )
     limit: Hashable = None  #: a number, or the identity of what holds it; None if it is unknown
     setting: str = ""  #: the name of what holds the limit, as far as it is known
     order: object = None  #: of the norm, as the program gives it; None if it is unknown
     is_loop: bool = False  #: one call for each parameter of a loop
+    is_first: bool = False  #: the loop over its parameters ends after the first one
     only_measures: bool = False  #: the limit is infinite
     wants_norm: bool = False  #: the program takes the norm that it returns
     is_dropped: bool = False  #: it returns clipped gradients that nothing takes

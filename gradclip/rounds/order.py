@@ -180,7 +180,8 @@ def lost(one: Round) -> Iterator[Found]:
     if step is None or every is None or one.is_run or len(made) < 2 or not accumulates:
         return
     (first, earlier), (again, later) = made[-2:]
-    zeros = [x for x in one.events[first:again] if isinstance(x, Zero) and one.concerns(x.params, step.params)]
+    between = (x for x in one.events[first:again] if x.loops[: len(earlier.loops)] == earlier.loops)  # not in a loop around
+    zeros = [x for x in between if isinstance(x, Zero) and one.concerns(x.params, step.params)]
     if earlier.where == later.where and zeros and zeros[0].tests <= later.tests - {every}:  # in each pass
         reason = f"{zeros[0].text} clears the gradients of the earlier passes, and {step.text} runs only if {every.text}."
         yield Found("GM108", zeros[0], reason, "Call it after the step.", (step,))

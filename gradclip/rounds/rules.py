@@ -99,7 +99,8 @@ def off(one: Round) -> Iterator[Found]:
     """The default of a setting is 0, for "no clip", and no test keeps it from the clip; or a test lets nothing else through."""
     for _, clip in one.clips:
         if clip.is_off:
-            yield Found("GM134", clip, "The default of its limit is 0, and no test keeps that from the clip.")
+            which = "Its limit" if clip.limit == 0 else "The default of its limit"
+            yield Found("GM134", clip, f"{which} is 0, and no test keeps that from the clip.")
         elif clip.is_unset:
             yield Found(
                 "GM125", clip, "It clips only where its limit is not set: the test is the wrong way round.", "Turn the test."
@@ -166,7 +167,8 @@ def _is_same_clip(one: Clip, other: Clip) -> bool:
     """Whether two clips do the same to the same gradients, and nothing else is wanted of them."""
     wants = one.wants_norm or other.wants_norm or other.is_loop or other.only_measures
     same = one.params.covers(other.params) is True and other.params.covers(one.params) is True
-    if {one.bound, other.bound} == {"min", "max"}:
+    apart = not (one.tests <= other.tests or other.tests <= one.tests)  # each may run without the other
+    if apart or {one.bound, other.bound} == {"min", "max"}:
         return False
     nested = one.returns and other.returns and (one.limit is None or other.limit is None)
     return same and one.kind == other.kind and not (wants or nested)
@@ -189,6 +191,8 @@ def others(one: Round) -> Iterator[Found]:
     step, clips = one.step, one.taken
     if step is None or not clips or step.is_skipped:
         return
+    for clip in (x for x in clips if x.is_first):
+        yield Found("GM118", clip, "The loop ends after its first parameter: the others are not clipped.", "Leave it later.")
     last, every = clips[-1], Params.joined([step.exempt, *(x.params for x in clips)])
     missing, extra = step.params.without(every), one.extra(last)
     if last.params.meets(step.params) is False:

@@ -153,6 +153,8 @@ def unknown(machine: Machine, target: Value, given: Call, more: frozenset[str] =
         said |= tests.marked(x.value) if isinstance(x, Constant) and isinstance(x.value, str) else frozenset()
     if not values and len(target.token) > 1 and not machine.hint:  # a part of the object: model.get_input_embeddings()
         return Thing((*target.token[:-1], f"{name}()"), said)
+    if called == "get" and not machine.hint and all(isinstance(x, Constant) for x in values):  # equal look-ups are equal tests
+        return Thing(machine.token("get", *key), said)
     if any(gradients.may_be_module(machine, x) for x in values):
         said |= {"open"}
     return Thing(machine.fresh(given.node, name, key), said)
@@ -253,6 +255,8 @@ def _builtin(machine: Machine, name: str, given: Call) -> Value | None:
         return functional.mapped(machine, given.args[0], given.args[1:], given)
     if name == "float" and isinstance(first, Constant) and isinstance(first.value, str):
         return Constant(first.token, value=math.inf if first.value.strip("+").lower().startswith("inf") else first.value)
+    if name == "int" and isinstance(first, Constant) and isinstance(first.value, float) and math.isfinite(first.value):
+        return Constant(first.token, value=int(first.value), name=first.name)
     if name == "getattr" and len(given.args) > 1 and isinstance(given.args[1], Constant):
         return machine.attribute(given.args[0], str(given.args[1].value))
     return None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gradclip.rounds import UNKNOWN, Params
+from gradclip.rounds import Params
 from gradclip.source.reading import (
     attributes,
     calls,
@@ -127,7 +127,8 @@ def _subscript(machine: Machine, node: ast.Subscript) -> Value:
     if isinstance(owner, Elements):
         if isinstance(key, Constant) and key.value in ("params", "parameters"):
             return Elements(owner.token, params=owner.params, of=owner.of)
-        return Elements((*owner.token, "[]"), params=owner.params if owner.of is not None else UNKNOWN, of=owner.of)
+        group = gradients.group(owner.of, key)
+        return Elements((*owner.token, "[]"), params=owner.params if group is None else group, of=owner.of)
     if isinstance(key, Constant):
         if isinstance(owner, Table) and owner.is_of_lists:
             owner.items.setdefault(key.value, Tuple((*owner.token, ("[]", key.value))))

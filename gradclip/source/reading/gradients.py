@@ -103,6 +103,17 @@ def of_optimizer(owner: Value | None) -> Params:
     return Params(unseen=frozenset({owner.token})) if owner is not None and owner.token else UNKNOWN
 
 
+def group(owner: Value | None, key: Value) -> Params | None:
+    """The parameters of one of an optimizer's groups, by its number; None where it may be any of them."""
+    listed = owner.args[0] if isinstance(owner, Made) and owner.args else None
+    if owner is None:
+        return UNKNOWN
+    if not isinstance(listed, Tuple) or not isinstance(key, Constant) or not isinstance(key.value, int):
+        return None
+    groups = listed.items if any(isinstance(x, Table) for x in listed.items) else (listed,)
+    return parameters(groups[key.value]) if -len(groups) <= key.value < len(groups) else None
+
+
 def is_optimizer_class(name: str) -> bool:
     """Whether a library's function makes an optimizer."""
     return _OPTIMIZERS.search(name) is not None and _NO_OPTIMIZER.search(name) is None

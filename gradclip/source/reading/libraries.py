@@ -204,6 +204,7 @@ def _made(machine: Machine, name: str, given: Call) -> Value:
         is_open=gradients.shares_modules(machine, given),
         where=machine.place(given.node),
         text=machine.shown(given.node),
+        tests=frozenset(machine.conditions),
     )
     taken.made_with(machine, made, given)
     if name.startswith("optax."):
@@ -270,6 +271,8 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         return _optimizers(machine.enter(made, (), {}, given.node, owner))
     if name == "requires_grad_":
         modules.freeze(machine, gradients.of_module(owner), given.get(0, "requires_grad") or Constant((), value=True))
+    if name in ("add_module", "register_module") and isinstance(first, Constant) and len(given.args) > 1:
+        modules.replace_part(machine, owner, str(first.value), given.args[1])
     if name == "no_sync" and not given.args:  # with an argument it may be off
         return Context((*owner.token, name), kind="local", said=frozenset(machine.conditions))
     if name == "accumulate":

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradclip.rounds import Step
+from gradclip.rounds import Clip, Step
 from gradclip.source.reading.values import Elements, Gradients, Tuple, Value
 
 if TYPE_CHECKING:
@@ -44,6 +44,25 @@ def repeat(machine: Machine, node: ast.While) -> str:
     return _repeated(machine, node, _passes(machine, node), start)
 
 
+def _left_early(machine: Machine, node: ast.AST, start: int) -> None:
+    """A loop over parameters clips one, and ends there."""
+    for i, x in enumerate(machine.events[start:], start):
+        if isinstance(x, Clip) and x.loops == tuple(machine.loops) and _is_last(node, getattr(x.where, "line", 0)):
+            machine.events[i] = replace(x, is_first=True)
+
+
+def _is_last(loop: ast.AST, line: int) -> bool:
+    """Whether a return or a break always follows the statement in a line, which is about the loop's target."""
+    names = {x.id for x in ast.walk(getattr(loop, "target", loop)) if isinstance(x, ast.Name)}
+    for x in ast.walk(loop):
+        for body in (x.body, x.orelse) if x is loop or isinstance(x, ast.If) else ():  # type: ignore[attr-defined]
+            place = next((i for i, y in enumerate(body) if y.lineno <= line <= (y.end_lineno or 0)), len(body))
+            is_left = any(isinstance(y, (ast.Return, ast.Break)) for y in body[place + 1 :])
+            if is_left and any(isinstance(y, ast.Name) and y.id in names for y in ast.walk(body[place])):
+                return True
+    return False
+
+
 def _passes(machine: Machine, node: ast.stmt) -> int:
     return 2 if machine.scope.file.matters(node) else 1
 
@@ -64,7 +83,10 @@ def _repeated(
         machine.passes.append(number)
         begin(number)
         machine.loops.append((id(node), machine.scope.key))
+        before = len(machine.events)
         left = machine.block(node.body)
+        if left in ("return", "break") and isinstance(node, ast.For):
+            _left_early(machine, node, before)
         machine.loops.pop()
         machine.passes.pop()
         if left in ("return", "raise"):

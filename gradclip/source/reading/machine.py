@@ -79,7 +79,7 @@ class Machine:
     """Runs one way."""
 
     def __init__(self, file: File, flips: Mapping[Hashable, bool], most: int) -> None:
-        self.file, self.flips, self.left = file, flips, most
+        self.file, self.flips, self.most, self.left = file, flips, most, most
         self.events: list[Event] = []
         self.decided: dict[Hashable, bool] = {}
         self.telling: set[Hashable] = set()  #: the tests of a kind that rules ask for

@@ -24,6 +24,8 @@ def value(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Value
         marks |= {scaler}
     marks |= mends.of_noise(marks, (left, right))
     token = machine.token(type(node.op).__name__, left.token, right.token)
+    if isinstance(node.op, ast.FloorDiv) and (one := number_of(left)) is not None and (other := number_of(right)):
+        return Constant(token, value=one // other, name=getattr(left, "name", ""))
     if isinstance(node.op, ast.Div) and isinstance(left, Product):
         return Product(token, marks, left.sides)
     if isinstance(node.op, ast.Div) and number_of(left) == 1:

@@ -120,6 +120,15 @@ def stepped_without(machine: Machine, owner: Value, text: str) -> None:
         machine.unread[where] = (clip, Step(text=text))
 
 
+def set_late(machine: Machine, owner: Made, target: ast.Attribute, value: Value) -> None:
+    """``opt.grad_clip = clip`` after the constructor of Paddle, which keeps it as ``_grad_clip``."""
+    if target.attr == "_grad_clip":
+        owner.given = {**owner.given, "grad_clip": value}
+    elif isinstance(value, Made) and is_object(value):
+        why = "Paddle's optimizer reads the clip that its constructor got: this attribute changes nothing."
+        machine.taken.append((Clip(**machine.about(target), params=NO_PARAMS, unread=why),))
+
+
 # ---- parameters that a clip leaves out ---------------------------------------------------------------------------------
 
 

@@ -35,6 +35,7 @@ from gradclip.source.reading.values import (
     Gradients,
     Instance,
     Library,
+    Made,
     Origin,
     Table,
     Token,
@@ -170,6 +171,8 @@ def bind(machine: Machine, target: ast.expr, value: Value) -> None:
             modules.freeze(machine, owner.params, value, is_certain=owner.is_one and not modules.is_free_of(machine, owner))
         elif target.attr == "grad":
             elements.written(machine, owner, value, target)
+        elif target.attr in ("grad_clip", "_grad_clip") and isinstance(owner, Made) and "paddle" in owner.name:
+            slots.set_late(machine, owner, target, value)
         elif target.attr == "need_clip":
             slots.mark(machine, owner, value)
         elif target.attr == "requires_grad":

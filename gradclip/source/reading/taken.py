@@ -23,7 +23,7 @@ __all__ = [
 
 EVERY = Condition("MultiSteps", kind="every", text="`MultiSteps` has seen all passes")
 _FITS = frozenset({"fit", "fit_generator", "train_on_batch"})
-_KINDS = {Scope.VALUE: "value", Scope.GLOBAL: "norm"}
+_KINDS = {Scope.VALUE: "value", Scope.GLOBAL: "norm", Scope.EXAMPLE: "example"}
 
 
 def after(one: Gradients, *events: Event, is_update: bool = False) -> Gradients:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -42,7 +43,7 @@ def beginnings(file: File) -> Iterator[Callable[[Machine], object]]:
             yield _Trained(file, cls, _HUGGING_FACE)
         elif "Callback" in bases and "keras" in file.text:
             yield _Called(file, cls)
-        if file.is_of_keras_3 and "get_gradients" not in file.called:
+        if file.is_of_keras_3 and re.search(r"(?<!super\(\))\.get_gradients\(", file.text) is None:
             yield _Unread(file, cls)
 
 

@@ -55,7 +55,8 @@ def _clip(machine: Machine, native: Native, link: Made, of: Gradients, given: Ca
         "where": link.where,
         "text": link.text,
     }
-    return clip_by(native, of, **{**machine.about(given.node), **said})
+    about = machine.about(given.node)
+    return clip_by(native, of, **{**about, **said, "tests": about["tests"] | link.tests})
 
 
 def _is_clipped(link: Value) -> bool:

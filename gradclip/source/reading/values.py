@@ -109,6 +109,7 @@ class Made(Value):
     node: ast.Call | None = None
     is_open: bool = False  #: whether it may have parameters of its arguments
     where: object = None  #: the place of the call
+    tests: frozenset[Condition] = frozenset()  #: those around the call
     text: str = ""  #: as it is shown
 
 

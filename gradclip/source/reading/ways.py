@@ -18,7 +18,7 @@ from gradclip.source.reading.values import Class, Function, Origin, Tuple, Value
 __all__ = ["Reading", "read"]
 
 _WAYS = 16  #: ways from one beginning
-_ALL = 4500  #: statements of all ways of a file
+_ALL = 4500  #: statements of all ways of a file; the usual way of each beginning may take as many again
 _FLIPS = 2  #: tests that differ from the usual way
 
 
@@ -47,7 +47,7 @@ def read(file: File) -> Reading:
         shown: list[Found] = []
         sides: list[Round] = []
         for machine in _ways(file, begin, left):
-            left -= trainers.STEPS - max(machine.left, 0)
+            left -= machine.most - max(machine.left, 0)
             entered |= machine.entered
             if isinstance(begin, _Entry) and begin.cls is not None and not machine.flips:
                 parts.setdefault(begin.cls, []).extend(machine.events)
@@ -133,9 +133,10 @@ def _unordered(events: list[Event], file: File) -> list[Round]:
 def _dropped(machine: Machine) -> Iterator[tuple[Event, ...]]:
     """The rounds of clips whose result no step takes, though a step takes the gradients."""
     later = {id(x) for made in machine.changes for x in made.history[:-1]}
+    later |= {id(x) for made in machine.sums.values() for x in made.history}
     for made in machine.changes:
         if id(made.history[-1]) in later:
-            continue  # they are clipped again
+            continue  # they are clipped again, or the program holds them
         clips = [x for x in made.history if isinstance(x, Clip)]
         sources = [x for x in made.history if isinstance(x, Backward)]
         if any(any(x is clips[-1] for x in taken) for taken in machine.taken):
@@ -159,7 +160,7 @@ def _beginnings(file: File, entered: set[int]) -> Iterator[Begin]:
     yield lambda machine: machine.block(file.tree.body)
     yield from trainers.beginnings(file)
     clipping = [(function, cls) for function, cls in file.functions if file.matters(function)]
-    clipping.sort(key=lambda one: one[0].name in file.called)
+    clipping.sort(key=lambda one: (one[0].name == "__init__", one[0].name in file.called))  # a method begins with the former
     for function, cls in clipping:
         if id(function) not in entered:
             yield _Entry(file, function, cls)
@@ -210,16 +211,17 @@ def _ways(file: File, begin: Begin, left: int) -> Iterator[Machine]:
     """Runs from one beginning: the usual one, then those in which a test differs, each sequence of events once."""
     pending: deque[Mapping[Hashable, bool]] = deque([{}])
     seen: set[tuple[object, ...]] = set()
-    for _ in range(_WAYS):
-        if not pending or left <= 0:
+    for number in range(_WAYS):
+        more = left if number else left + _ALL
+        if not pending or more <= 0:
             return
         flips = pending.popleft()
-        machine = Machine(file, flips, min(trainers.STEPS, left))
+        machine = Machine(file, flips, min(trainers.STEPS, more))
         with contextlib.suppress(Spent, RecursionError):
             begin(machine)
         for place, lost in sorted(machine.lost.values(), key=lambda one: one[0], reverse=True):
             machine.events.insert(place, lost)
-        left -= trainers.STEPS - max(machine.left, 0)
+        left -= machine.most - max(machine.left, 0)
         events = [*machine.events, *(x for taken in machine.taken for x in taken)]
         has_clip = any(isinstance(x, Clip) for x in events)
         shape = tuple((type(x).__name__, x.where, x.tests, getattr(x, "is_stale", False)) for x in events)
@@ -229,5 +231,5 @@ def _ways(file: File, begin: Begin, left: int) -> Iterator[Machine]:
         if len(flips) < _FLIPS and (has_clip or not flips):
             known = list(machine.decided)
             start = max((known.index(x) for x in flips if x in known), default=-1) + 1
-            more = sorted(known[start:], key=lambda key: key not in machine.telling)
-            pending += [{**flips, key: not machine.decided[key]} for key in more]
+            others = sorted(known[start:], key=lambda key: key not in machine.telling)
+            pending += [{**flips, key: not machine.decided[key]} for key in others]

@@ -10,7 +10,6 @@ import libcst as cst
 from gradclip.natives import Kind
 from gradclip.source.bind import literal
 from gradclip.source.found import ApiCall, Finding
-from gradclip.source.objects import maker
 from gradclip.source.source import Source, last_name, once, receiver, target_names, words
 
 __all__ = ["check"]
@@ -20,7 +19,7 @@ _OF_AN_OPTIMIZER = words("step zero_grad clear_grad add_param_group")
 
 
 def check(found: ApiCall) -> Finding | None:
-    """A model or an optimizer in place of parameters; one of several groups."""
+    """A model or an optimizer in place of parameters; the last group after a loop over all."""
     tensors = found.tensors
     if found.api.kind is not Kind.IN_PLACE or tensors is None:
         return None
@@ -55,7 +54,7 @@ def _methods(source: Source) -> Mapping[str, set[str]]:
 
 
 def _group(found: ApiCall, tensors: cst.BaseExpression) -> Finding | None:
-    """``group["params"]`` after the loop over the groups, and the first group of an optimizer that gets several."""
+    """``group["params"]`` after the loop over the groups."""
     if not isinstance(tensors, cst.Subscript) or _key(tensors) != "params":
         return None
     source, group = found.context.source, tensors.value
@@ -67,15 +66,7 @@ def _group(found: ApiCall, tensors: cst.BaseExpression) -> Finding | None:
             return None
         reason = f"After the loop `{group.value}` is the last group: the others are not clipped."
         return Finding("GM118", reason, "Clip in the loop, or pass the parameters of all groups.")
-    if not isinstance(group, cst.Subscript) or last_name(group.value) != "param_groups":
-        return None
-    optimizer = group.value.value if isinstance(group.value, cst.Attribute) else group.value
-    made = maker(optimizer, found.context)
-    groups = _groups(made)
-    if groups < 2 or _key(group) is ...:
-        return None
-    reason = f"{source.shown(optimizer)} has {groups} groups, and one of them is clipped."
-    return Finding("GM118", reason, "Pass the parameters of all groups.")
+    return None
 
 
 def _key(node: cst.Subscript) -> object:
@@ -87,10 +78,3 @@ def _key(node: cst.Subscript) -> object:
 def _loops(source: Source) -> list[cst.For]:
     """The loops over an optimizer's groups."""
     return [loop for loop in source.any(cst.For) if "param_groups" in source.code(loop.iter)]
-
-
-def _groups(made: cst.Call | None) -> int:
-    """The number of groups in ``SGD([{"params": ...}, {"params": ...}])``."""
-    first = made.args[0].value if made is not None and made.args else None
-    elements = first.elements if isinstance(first, cst.List) else ()
-    return sum(isinstance(element.value, cst.Dict) for element in elements)
