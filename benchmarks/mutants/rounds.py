@@ -148,7 +148,9 @@ def each_micro_batch(step: Step) -> list[Edit] | None:
     if not _zeroes_its_own(step) or _accumulates(step):
         return None
     tail = ast.If(expression(BOUNDARY), [step.at["step"], step.at["zero"]], [])
-    return step.changed([*step.without("step", "zero"), tail])
+    rest = step.without("step", "zero")
+    place = len(rest) - isinstance(rest[-1], ast.Return)  # nothing runs after it
+    return step.changed([*rest[:place], tail, *rest[place:]])
 
 
 def at_the_boundary(step: Step) -> list[Edit] | None:

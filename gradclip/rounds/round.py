@@ -153,10 +153,23 @@ def rounds(
         clipped |= {id(step)} if found[-1].clips else set()
     if is_run:
         return [*found, make(_unstepped(events), usual=_usual(found))]
-    last = max((i for i, x in enumerate(events) if isinstance(x, Step)), default=-1)
-    if rest := tuple(events[last + 1 :]):
-        found.append(make(rest, None, steps[-1] if steps else None, bool(steps) and id(steps[-1]) in clipped))
+    for last, rest in _ends(events):
+        found.append(make(rest, None, last, id(last) in clipped))
     return found
+
+
+def _ends(events: Sequence[Event]) -> Iterator[tuple[Step | None, tuple[Event, ...]]]:
+    """What comes after the last step of each optimizer: all, or what certainly concerns it alone where others step later."""
+    places = {x.optimizer: i for i, x in enumerate(events) if isinstance(x, Step)}
+    last = max(places.values(), default=-1)
+    for place in sorted({*places.values(), last}):
+        step, later = events[place] if place >= 0 else None, events[place + 1 :]
+        if place < last and step is not None:
+            others = [x for x in later if isinstance(x, Step)]
+            mine = (x for x in later if not isinstance(x, Step) and x.params.meets(step.params) is True)
+            later = [x for x in mine if all(y.params.meets(x.params) is not True for y in others)]
+        if later:
+            yield step if isinstance(step, Step) else None, tuple(later)
 
 
 def _unstepped(events: Sequence[Event]) -> tuple[Event, ...]:

@@ -51,7 +51,10 @@ _VALUES = EVENTS | {
 _OF_VALUES = re.compile(r"\b(jax|optax|tensorflow|keras|flax|equinox)\b")
 _HALF = frozenset({"16", "16-mixed", 16})  #: the precisions with which Lightning scales the loss
 _UNSCALES = re.compile(r"get_scale\(|def clip_gradients\(")  #: code that knows the scale of its gradients
-_ZEROES = re.compile(r"zero_grad\([^()]*\)|zero|clear_grad|\.grad\s*=|set_to_none|Trainer|optimizer_step")
+_ZEROES = re.compile(  # but no `torch.zeros(...)`, and no class that is called so
+    r"zero_grad(?:\([^()]*\))?|zero(?!s(?:_like)?\b|_to_)\w*\(|clear_grad|\.grad\s*=|set_to_none"
+    r"|(?<!class )Trainer\b|optimizer_step"
+)
 _IMPORTS = 2  #: files through which a name may come
 _LONG = 60  #: characters of code in a message
 _EXITS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
