@@ -50,6 +50,7 @@ _BY_HAND = re.compile(
     r"clip(p|_?(grad|norm|coef|val|fac|scal|rat|by))|(?<!\w)(?>\w*?grad)\w*clip|(global|total|grad|tree)_norm|dpsgd"
 )
 _WORD = re.compile(r"\w+")
+_CALLED = re.compile(r"\w+(?=\s*\()")
 #: in lower case: a bound or a norm, which may be of gradients
 _BOUNDS = ("_norm", "norm(", "/ norm", "/norm", "/ (norm", "/(norm", "minimum", ".mul_(")
 #: a norm, or a bound, without one of the words
@@ -88,27 +89,28 @@ def names_clip(source: str, names: Collection[str]) -> bool:
     is_called = ("optax" in lower and "norm" in lower) or (".grad" in lower and "total" in lower)
     if not (is_called or any(word in lower for word in _CLIPS) or _ELEMENTS.search(lower)):
         return False
-    written, bounds = _read(parsed(source))
+    written, bounds = _read(parsed(source), "getattr" in source)
     text = "\n".join(written)
     is_called = ("optax" in lower and "norm" in text) or ("grad" in written and "total" in text)
     return bounds or is_called or not written.isdisjoint(names) or _BY_HAND.search(text.lower()) is not None
 
 
-def _read(tree: ast.Module) -> tuple[set[str], bool]:
+def _read(tree: ast.Module, looks_up: bool) -> tuple[set[str], bool]:
     """The names in the code and in its strings, but not in its comments; and whether something bounds some elements."""
     words: set[str] = set()
     bounds = False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            words.add(node.id)
-        elif isinstance(node, ast.Attribute):
+    for node in _nodes(tree):
+        if isinstance(node, ast.Attribute):
             words.add(node.attr)
         elif isinstance(node, ast.keyword) and node.arg is not None:
             words.add(node.arg)
+        elif isinstance(node, ast.Name):
+            words.add(node.id)
+        elif isinstance(node, ast.Constant):
+            if isinstance(node.value, str):
+                words.update(_named_in(node.value) if looks_up or not node.value.isalpha() else ())
         elif isinstance(node, ast.alias):
             words.update(node.name.split("."))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            words.update(_WORD.findall(node.value))
         elif isinstance(node, (ast.FunctionDef, ast.arg)):
             words.add(node.name if isinstance(node, ast.FunctionDef) else node.arg)
         elif isinstance(node, ast.Call):
@@ -116,6 +118,26 @@ def _read(tree: ast.Module) -> tuple[set[str], bool]:
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
             bounds = bounds or any(isinstance(one, ast.Compare) for one in ast.walk(node.target.slice))
     return words, bounds
+
+
+def _nodes(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every node that has fields, quicker than ``ast.walk``."""
+    stack: list[ast.AST] = [tree]
+    while stack:
+        node = stack.pop()
+        yield node
+        if node.__class__ is ast.Name or node.__class__ is ast.Constant:
+            continue
+        for value in vars(node).values():
+            if value.__class__ is list:
+                stack += [one for one in value if isinstance(one, ast.AST)]
+            elif isinstance(value, ast.AST) and value._fields:
+                stack.append(value)
+
+
+def _named_in(text: str) -> Sequence[str]:
+    """What a string names: the words of a name or an option, and what code in it calls; nothing for those of a sentence."""
+    return _WORD.findall(text) if " " not in text else _CALLED.findall(text)
 
 
 def _is_nested(node: ast.Call) -> bool:

@@ -27,6 +27,7 @@ _NEWER = {  #: newer syntax, by a line of it or by the message of an older parse
 }
 _DEEP = "nested too deeply to be read"
 _DEEPEST = 500  #: levels; LibCST takes a stack of 8 MiB at about 4000 levels of the largest construct, a lambda
+_SIMPLE = (ast.stmt, ast.expr)
 _DEEPEST_PATTERN = 16  #: levels of patterns in a ``match``: each level takes LibCST's parser several times as long
 
 
@@ -103,6 +104,9 @@ def _is_too_deep(made: ast.Module) -> bool:
         if depth > _DEEPEST or patterns > _DEEPEST_PATTERN:
             return True
         depth += 1
+        if isinstance(node, _SIMPLE) and node.lineno == node.end_lineno:
+            if depth + (node.end_col_offset or 0) < _DEEPEST:  # a level has a character at least
+                continue
         patterns += isinstance(node, ast.pattern)
         if isinstance(node, ast.BoolOp):  # flat in Python's tree; in LibCST's, each operand is one level
             depth += len(node.values)
