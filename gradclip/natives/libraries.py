@@ -193,6 +193,16 @@ OTHERS: Mapping[str, Library] = {
         "Keep it.",
         "clip_grad_norm clip_grad_value",
     ),
+    r"bitsandbytes\.optim(\.\w+)*\.(Adam8bit|AdamW8bit|LAMB8bit|Lion8bit|RMSprop8bit|SGD8bit|Adagrad8bit|LARS8bit)": Library(
+        "bitsandbytes clips each gradient by its own norm, at this percentile of its last 100; 100 switches it off",
+        "Keep it: it clips within the optimizer's step.",
+        "percentile_clipping",
+    ),
+    r"[\w.]*\.(adafactor|Adafactor|AdaFactor|scale_by_adafactor)": Library(
+        "Adafactor bounds the root mean square of each update by this threshold",
+        "Keep it: gradclip clips gradients, before the optimizer.",
+        "clipping_threshold clip_threshold",
+    ),
 }
 
 

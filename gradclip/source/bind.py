@@ -9,7 +9,7 @@ import libcst as cst
 
 from gradclip.source.source import last_name
 
-__all__ = ["BindError", "bind", "keyword", "keywords", "literal", "number"]
+__all__ = ["BindError", "bind", "called", "keyword", "keywords", "literal", "number"]
 
 
 class BindError(ValueError):
@@ -36,6 +36,13 @@ def bind(call: cst.Call, signature: inspect.Signature) -> Mapping[str, cst.Arg]:
         raise BindError(f"Its arguments do not fit {signature}: {error}.") from None
     names = {id(argument): name for name, argument in arguments.items()}
     return {names[id(argument)]: argument for argument in call.args if id(argument) in names}
+
+
+def called(call: cst.Call) -> cst.Call:
+    """The call that a ``partial`` of a function makes, without the arguments that it gets later; any other call as it is."""
+    if last_name(call.func) != "partial" or not call.args:
+        return call
+    return call.with_changes(func=call.args[0].value, args=call.args[1:])
 
 
 def keyword(argument: cst.CSTNode) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from gradclip.source.parsing import parsed
 from gradclip.source.reading.program import last
 
-__all__ = ["hide", "may_clip", "names_clip"]
+__all__ = ["hide", "may_clip", "may_mask", "names_clip"]
 
 _DERIVED = r"\bd(params|theta|[WUV])\w*(\[\w+\])? *[*/]="  #: a gradient that is called as in a formula: ``dW *= k``
 
@@ -50,6 +50,7 @@ _BY_HAND = re.compile(
     r"clip(p|_?(grad|norm|coef|val|fac|scal|rat|by))|(?<!\w)(?>\w*?grad)\w*clip|(global|total|grad|tree)_norm|dpsgd"
 )
 _WORD = re.compile(r"\w+")
+_PLAIN = frozenset({"clip", "clamp"})  #: words of English too: a string with one names a function if something looks it up
 _CALLED = re.compile(r"\w+(?=\s*\()")
 #: in lower case: a bound or a norm, which may be of gradients
 _BOUNDS = ("_norm", "norm(", "/ norm", "/norm", "/ (norm", "/(norm", "minimum", ".mul_(")
@@ -59,6 +60,11 @@ _ROOT = re.compile(
     r"|max\((\w+\.)*min\(|min\((\w+\.)*max\("
 )
 _GRADIENT = re.compile(rf"[gG]rad|GRAD|update|gnorm|dparams|dtheta|\bg(s|vs)?\b|\bd[A-Z]|\bd[wb]\b|{_DERIVED}")
+#: a comparison of what may be a gradient, or of an array in its own index: ``g[g > limit] = limit``
+_MASK = re.compile(
+    r"([gG]rads?|\bg)(?=\W)[\w.()\[\]\s]{0,40}([<>]|(?<=\.)g[te]\()"
+    r"|\b(\w+)\[[^\]\n]{0,20}\b\3\b[^\]\n]*[<>][^\]\n]*\] *="
+)
 _SHORT = 3  # lines: hiding a shorter body saves too little
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -69,9 +75,16 @@ def may_clip(source: str, *, lint: bool) -> bool:
     if any(word in lower for word in _CLIPS) or "optax" in lower or (lint and ".backward(" in lower):
         return True
     is_bound = any(word in lower for word in _BOUNDS)
+    if not lint and may_mask(source):
+        return True
     return bool(is_bound and _GRADIENT.search(source)) or bool(
         ("grad" in lower or re.search(_DERIVED, source)) and _ROOT.search(lower)
     )
+
+
+def may_mask(text: str) -> bool:
+    """Whether a text with a word of gradients may compare their elements with a limit."""
+    return ("grad" in text or "Grad" in text) and _MASK.search(text) is not None
 
 
 def names_clip(source: str, names: Collection[str]) -> bool:
@@ -108,7 +121,7 @@ def _read(tree: ast.Module, looks_up: bool) -> tuple[set[str], bool]:
             words.add(node.id)
         elif isinstance(node, ast.Constant):
             if isinstance(node.value, str):
-                words.update(_named_in(node.value) if looks_up or not node.value.isalpha() else ())
+                words.update(_named_in(node.value) if looks_up or node.value not in _PLAIN else ())
         elif isinstance(node, ast.alias):
             words.update(node.name.split("."))
         elif isinstance(node, (ast.FunctionDef, ast.arg)):

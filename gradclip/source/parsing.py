@@ -104,9 +104,9 @@ def _is_too_deep(made: ast.Module) -> bool:
         if depth > _DEEPEST or patterns > _DEEPEST_PATTERN:
             return True
         depth += 1
-        if isinstance(node, _SIMPLE) and node.lineno == node.end_lineno:
-            if depth + (node.end_col_offset or 0) < _DEEPEST:  # a level has a character at least
-                continue
+        is_short = isinstance(node, _SIMPLE) and node.lineno == node.end_lineno
+        if is_short and depth + getattr(node, "end_col_offset", 0) < _DEEPEST:  # a level has a character at least
+            continue
         patterns += isinstance(node, ast.pattern)
         if isinstance(node, ast.BoolOp):  # flat in Python's tree; in LibCST's, each operand is one level
             depth += len(node.values)

@@ -102,12 +102,12 @@ class Source:
         return ordered[first:last]
 
     def at(self, first: tuple[int, int], last: tuple[int, int]) -> cst.CSTNode | None:
-        """The operation, call, assignment or attribute between two places of Python's tree: lines, and columns in bytes.
+        """The operation, call, assignment, attribute or item between two places of Python's tree: lines, and columns in bytes.
 
         None if there is none, or if its function is hidden.
         """
         start, end = (self._lines[line - 1] + column for line, column in (first, last))
-        kinds = (cst.BinaryOperation, cst.Call, cst.AugAssign, cst.Attribute)
+        kinds = (cst.BinaryOperation, cst.Call, cst.AugAssign, cst.Attribute, cst.Subscript)
         nodes = (one for kind in kinds for one in self.between(kind, start, start + 1))
         return next((one for one in nodes if self.end(one) == end), None)
 

@@ -11,9 +11,23 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gradclip.source.reading.program import last
 from gradclip.source.source import words
 
-__all__ = ["NOTHING", "Fact", "Value", "by_name", "either", "measured", "power", "product", "quotient", "root", "summed"]
+__all__ = [
+    "NOTHING",
+    "Fact",
+    "Value",
+    "by_name",
+    "either",
+    "is_tiny",
+    "measured",
+    "power",
+    "product",
+    "quotient",
+    "root",
+    "summed",
+]
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _GRADIENTS = words("grad grads gradient gradients gvs g gs update updates dparams dtheta")
@@ -30,6 +44,7 @@ _MEASURES = re.compile(
     r"(?!\w*(clip|normal|layer|batch|group_norm|instance|param|weight))\w*norms?(_\w+)?|l2|(\w*_|reduce)?rms|calc_norm\w*",
     re.IGNORECASE,
 )
+_TINY = re.compile(r"(?i).*(eps|tiny|delta|smallest)\w*")
 _SQUARED = re.compile(r"sq|square", re.IGNORECASE)
 
 
@@ -48,6 +63,8 @@ class Fact:
     TEST = 512  #: it compares a norm, or a coefficient, with a limit
     RATIO = 1024  #: of another norm and one of gradients: a trust ratio, or the coefficient of an adaptive clip
     EARLIER = 2048  #: of such a quotient: the other norm is one of gradients too, such as an average of earlier ones
+    OVER = 4096  #: which elements of a gradient are over a limit
+    UNDER = 8192  #: which are not
     MEASURED = SUM | NORM
     SCALES = COEFFICIENT | DIVISOR
 
@@ -168,3 +185,14 @@ def measured(function: str, parts: Value) -> Value:
         return NOTHING
     known = Fact.GRADIENTS if parts.has(Fact.GRADIENT | Fact.GRADIENTS) or by_name(function).facts else 0
     return Value((Fact.SUM if _SQUARED.search(function) else Fact.NORM) | known)
+
+
+def is_tiny(node: ast.expr) -> bool:
+    """Whether it is 0, an epsilon, or no limit at all."""
+    if isinstance(node, ast.Constant):
+        return not isinstance(node.value, (int, float)) or abs(node.value) <= 1e-3
+    if isinstance(node, ast.UnaryOp):
+        return is_tiny(node.operand)
+    if isinstance(node, ast.Call):
+        return all(map(is_tiny, node.args))
+    return _TINY.fullmatch(last(node)) is not None

@@ -7,14 +7,26 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from gradclip.source.byhand import vocabulary
-from gradclip.source.byhand.facts import NOTHING, Fact, Value, by_name, either, measured, power, product, quotient, root, summed
+from gradclip.source.byhand import masks, vocabulary
+from gradclip.source.byhand.facts import (
+    NOTHING,
+    Fact,
+    Value,
+    by_name,
+    either,
+    is_tiny,
+    measured,
+    power,
+    product,
+    quotient,
+    root,
+    summed,
+)
+from gradclip.source.byhand.noted import EARLIER, Noted
 from gradclip.source.reading.program import last
 from gradclip.source.source import words
 
-__all__ = ["Guesses", "Place"]
-
-Place = ast.expr | ast.AugAssign
+__all__ = ["Guesses"]
 
 _SUMS = vocabulary.SUMS | vocabulary.REDUCES | words("mean reduce_mean tree_sum tree_reduce")
 _SAME = (
@@ -44,6 +56,7 @@ _KINDS = {
     "extreme": words("clip clamp min max minimum maximum clip_by_value clamp_min clamp_max"),
     "choice": vocabulary.CHOICES | words("switch cond choose ifelse"),
     "comparison": vocabulary.COMPARES.keys(),
+    "filling": words("masked_fill"),
     "store": words("set_value assign copy fill"),
     "same": _SAME,
     "unit": words("normalize l2_normalize"),
@@ -51,23 +64,10 @@ _KINDS = {
 _KIND = {name: kind for kind, names in reversed(_KINDS.items()) for name in names}
 _FLAT = re.compile(r"(?i)\w*(flat|vector|ravel|concat)\w*")  #: functions that put tensors together, or take them apart
 _REDUCED = re.compile(r"(?i)\w*(all_?reduce|all_?gather|broadcast|reduce_(from|to|scatter|over|across))\w*")  #: over processes
-_TINY = re.compile(r"(?i).*(eps|tiny|delta|smallest)\w*")
 
 
-class Guesses:
+class Guesses(Noted):
     """The facts of one function or class, and the divisions that make coefficients of gradients there."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, Value] = {}  #: of names and attributes
-        self._given: dict[str, dict[int, Value]] = {}  #: what the unit's functions get, by position
-        self._returned: dict[str, Value] = {}
-        self._functions: list[str] = []  #: the names of the functions around the current place
-        self._compared: dict[str, set[object]] = {}  #: function -> numbers that it compares norms with; None: another
-        self._found: dict[Place, bool] = {}  #: division -> whether something bounds it
-
-    @property
-    def _here(self) -> str:
-        return self._functions[-1] if self._functions else ""
 
     def _bind(self, targets: Sequence[ast.expr], value: Value, given: ast.expr) -> None:
         for target in targets:
@@ -76,6 +76,8 @@ class Guesses:
                 for number, part in enumerate(target.elts):
                     one = given.elts[number] if same and isinstance(given, (ast.Tuple, ast.List)) else None
                     self._bind([part], self._of(one) if one is not None else self._part(part, value), one or given)
+            elif isinstance(target, ast.Subscript) and self._of(target.slice).has(Fact.OVER):
+                self._noted(target, self._of(target.value).has(Fact.GRADIENT))  # `g[g > limit] = limit`
             elif (key := _key(target)) and (value.facts or key in self._values):
                 told = by_name(last(target)).facts & Fact.GRADIENTS if value.has(Fact.MEASURED) else 0
                 self._values[key] = value.with_(told)
@@ -84,32 +86,6 @@ class Guesses:
     def _part(target: ast.expr, value: Value) -> Value:
         """A part of a value with several: a gradient only where its name says so, or says nothing else."""
         return NOTHING if value.has(Fact.GRADIENT) and last(target) in ("p", "v", "var", "param", "name", "i", "w") else value
-
-    # ---- what is found -----------------------------------------------------------------------------------------------------
-
-    def _reached(self, made: Value) -> None:
-        """Note a coefficient that reaches a product with gradients, and whether something bounds it."""
-        division = made.division
-        if not made.has(Fact.GRADIENTS) or division is None:
-            return
-        limits = {one for function in self._functions or [""] for one in self._compared.get(function, ())}
-        over = division.left if isinstance(division, ast.BinOp) else None
-        if isinstance(over, ast.Constant) and None not in limits:
-            limits &= {1, over.value}  # `1 / norm` where the norm is over 5 is no clip
-        self._found[division] = self._found.get(division, False) or made.has(Fact.BOUNDED) or bool(limits)
-
-    def _multiplied(self, one: Value, other: Value) -> None:
-        for gradient, scale in ((one, other), (other, one)):
-            if gradient.has(Fact.GRADIENT) and scale.has(Fact.COEFFICIENT):
-                self._reached(scale)
-            elif gradient.has(Fact.GRADIENT) and scale.has(Fact.CAPPED):  # of unit length, times the smaller of norm and limit
-                self._reached(scale.with_(Fact.BOUNDED).over(gradient.division))
-            elif gradient.has(Fact.GRADIENT) and scale.has(Fact.RATIO) and 1 in self._compared.get(self._here, ()):
-                self._reached(scale)
-
-    def _divided(self, one: Value, other: Value, division: Place) -> None:
-        if one.has(Fact.GRADIENT) and other.has(Fact.NORM | Fact.DIVISOR):
-            self._reached(Value(other.facts, other.division or division))
 
     # ---- expressions -------------------------------------------------------------------------------------------------------
 
@@ -131,6 +107,8 @@ class Guesses:
                 return either([*map(self._of, node.values)])
             case ast.UnaryOp():
                 made = self._of(node.operand)
+                if isinstance(node.op, ast.Invert):
+                    return either((masks.inverted(made), made.only(Fact.TEST)))
                 return made if isinstance(node.op, ast.USub) else made.only(Fact.TEST)
             case ast.List() | ast.Tuple() | ast.Set():
                 return either([*map(self._of, node.elts)])
@@ -163,6 +141,7 @@ class Guesses:
     def _operation(self, node: ast.BinOp) -> Value:
         left, right = self._of(node.left), self._of(node.right)
         if isinstance(node.op, ast.Mult):
+            self._noted(node, masks.keeps_small([left, right]))
             if _key(node.left) and _key(node.left) == _key(node.right):
                 return power(left, _TWO, node)
             self._multiplied(left, right)
@@ -174,21 +153,33 @@ class Guesses:
             return power(left, node.right, node)
         if isinstance(node.op, ast.Add):
             return either((left, right))
-        return left.only(Fact.GRADIENT) if isinstance(node.op, ast.Sub) else NOTHING
+        if not isinstance(node.op, ast.Sub):
+            return NOTHING
+        if left.has(Fact.MEASURED) and right.has(Fact.MEASURED) and right.has(Fact.GRADIENTS):
+            return Value(Fact.EARLIER)  # how far a norm is from the average of earlier ones
+        return left.only(Fact.GRADIENT)
 
     def _comparison(self, node: ast.Compare) -> Value:
         sides = [node.left, *node.comparators]
         values = [*map(self._of, sides)]
         ordered = any(isinstance(one, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for one in node.ops)
-        return self._test(sides, values) if ordered else NOTHING
+        return (
+            either((masks.compared(sides, values, isinstance(node.ops[0], (ast.Gt, ast.GtE))), self._test(sides, values)))
+            if ordered
+            else NOTHING
+        )
 
     def _test(self, sides: Sequence[ast.expr], values: Sequence[Value]) -> Value:
-        known = [one.has(Fact.MEASURED | Fact.SCALES | Fact.RATIO) for one in values]
-        others = [side for side, told in zip(sides, known, strict=True) if not told]
-        if not any(known) or not others or all(_is_tiny(one) for one in others):
+        told = Fact.MEASURED | Fact.SCALES | Fact.RATIO | Fact.EARLIER
+        known = [one.has(told) for one in values]
+        others = [side for side, is_known in zip(sides, known, strict=True) if not is_known]
+        if all(known):  # `norm > factor * average`
+            others = [s for s, one in zip(sides, values, strict=True) if isinstance(s, ast.BinOp) or one.has(Fact.RATIO)]
+        if not any(known) or not others or all(is_tiny(one) for one in others):
             return NOTHING
-        numbers = {one.value if isinstance(one, ast.Constant) else None for one in others if not _is_tiny(one)}
-        self._compared.setdefault(self._here, set()).update(numbers)
+        numbers = {one.value if isinstance(one, ast.Constant) else None for one in others if not is_tiny(one)}
+        earlier = {EARLIER} if any(one.has(Fact.EARLIER) for one in values) else set()
+        self._compared.setdefault(self._here, set()).update(numbers | earlier)
         for side, one in zip(sides, values, strict=True):
             if one.facts and "." in _key(side) and not numbers.isdisjoint({None, 1}):
                 self._values[_key(side)] = one.with_(Fact.BOUNDED)  # an attribute: another method may scale by it
@@ -201,11 +192,9 @@ class Guesses:
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         of_owner = self._of(owner) if owner is not None else NOTHING
         given = [*node.args, *(one.value for one in node.keywords)]
+        self._passed(node, name)
         if "map" in name and len(node.args) > 1:
             return self._mapped(node.args)
-        if name in vocabulary.REDUCES and len(node.args) > 1 and isinstance(node.args[0], ast.Lambda):
-            items = either(map(self._of, node.args[1:]))
-            self._values.update({one.arg: items for one in node.args[0].args.args[1:]})  # the first one is the sum so far
         sides = [owner, *given] if owner is not None and of_owner.facts else given
         values = [self._of(one) for one in sides]
         if (made := self._known(name, node, sides, values)) is not None:
@@ -225,6 +214,16 @@ class Guesses:
             return either(values)
         made = measured(name, either(values))
         return either(values) if not made.facts and _FLAT.fullmatch(name) else made
+
+    def _passed(self, node: ast.Call, name: str) -> None:
+        """Give the parameters of lambdas what ``reduce`` or ``lax.cond`` passes to them."""
+        first = 1 if name in vocabulary.REDUCES else 0  #: the first parameter of a sum is the sum so far
+        if not first and _KIND.get(name) != "choice":
+            return
+        lambdas = [one for one in node.args if isinstance(one, ast.Lambda)]
+        items = either(self._of(one) for one in node.args if one not in lambdas) if lambdas else NOTHING
+        for one in lambdas if items.facts else ():
+            self._values.update({parameter.arg: items for parameter in one.args.args[first:]})
 
     def _known(self, name: str, node: ast.Call, sides: Sequence[ast.expr], values: Sequence[Value]) -> Value | None:
         """The value of a call of arithmetic; None for another call."""
@@ -249,6 +248,7 @@ class Guesses:
                 made = power(values[-1], _TWO, node)
                 return summed(made) if name == "einsum" else made
             case "product":
+                self._noted(node, masks.keeps_small(values))
                 for one, other in itertools.combinations(values, 2):
                     self._multiplied(one, other)
                 return product(first, rest)
@@ -259,9 +259,14 @@ class Guesses:
             case "extreme":
                 return self._extreme(name, node, sides, values)
             case "choice" if len(sides) > 2:
+                self._noted(node, masks.chooses_small(values))
                 return rest.with_(Fact.BOUNDED) if first.has(Fact.TEST) else rest
             case "comparison" if len(sides) > 1:
-                return self._test(sides, values)
+                made = masks.compared(sides, values, vocabulary.COMPARES[name.rstrip("_")] > 0)
+                return either((made, self._test(sides, values)))
+            case "filling" if len(sides) > 2:
+                self._noted(node, masks.chooses_small([values[1], values[2], first]))
+                return first
             case "same":
                 return either(values)
             case "unit":
@@ -292,7 +297,7 @@ class Guesses:
             return Value(Fact.NORM | Fact.GRADIENTS)  # the largest element
         scale = either(one for one in values if one.has(Fact.MEASURED | Fact.SCALES))
         limits = [side for side, one in zip(sides, values, strict=True) if not one.has(Fact.MEASURED | Fact.SCALES)]
-        limits = [side for side in limits if not _is_tiny(side)]
+        limits = [side for side in limits if not is_tiny(side)]
         ratio = either(one for one in values if one.has(Fact.RATIO))
         scaled = isinstance(ratio.division, ast.BinOp) and isinstance(ratio.division.left, ast.BinOp)  # no trust ratio
         if (scaled or ratio.has(Fact.EARLIER)) and any(isinstance(side, ast.Constant) and side.value == 1 for side in limits):
@@ -331,14 +336,3 @@ def _key(node: ast.expr) -> str:
         return f"{inner}.{node.attr}"
     index = node.slice if isinstance(node, ast.Subscript) else None
     return f"{inner}[{index.value!r}]." if isinstance(index, ast.Constant) and isinstance(index.value, str) else ""
-
-
-def _is_tiny(node: ast.expr) -> bool:
-    """Whether it is 0, an epsilon, or no limit at all."""
-    if isinstance(node, ast.Constant):
-        return not isinstance(node.value, (int, float)) or abs(node.value) <= 1e-3
-    if isinstance(node, ast.UnaryOp):
-        return _is_tiny(node.operand)
-    if isinstance(node, ast.Call):
-        return all(map(_is_tiny, node.args))
-    return _TINY.fullmatch(last(node)) is not None

@@ -7,18 +7,22 @@ loop, an attribute or a function further down may add some. What it finds is nam
 from __future__ import annotations
 
 import ast
+import enum
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import libcst as cst
 
+from gradclip.source.byhand import masks
 from gradclip.source.byhand.facts import NOTHING, Fact, Value, either, power, quotient
-from gradclip.source.byhand.guesses import Guesses, Place
+from gradclip.source.byhand.guesses import Guesses
+from gradclip.source.byhand.noted import Place
 from gradclip.source.found import Context, Decision, Finding, manual, unchanged
+from gradclip.source.hidden import may_mask
 from gradclip.source.parsing import parsed
 
-__all__ = ["named", "places"]
+__all__ = ["Kind", "named", "places"]
 
 
 _MAY_BE = [  #: a function without one of these has no such clip
@@ -42,28 +46,47 @@ def named(context: Context, known: Sequence[Decision]) -> list[Decision]:
     if context.options.lint:
         return []
     taken = {source.function(one.node) for one in known if one.code in ("GM402", "GM113")}
+    by_value = {source.function(one.node) for one in known if one.code == "GM401"}
+    masked: dict[cst.CSTNode, Decision] = {}
     found: dict[cst.CSTNode, Decision] = {}
-    for place, bounded in places(source.text):
+    for place, kind in places(source.text):
         end = (place.end_lineno or place.lineno, place.end_col_offset or 0)
         node = source.at((place.lineno, place.col_offset), end)
         function = source.function(node) if node is not None else None
-        if node is None or function is None or function in taken:
+        if node is None or function is None:
             continue
-        if bounded and (function not in found or found[function].code != "GM402"):
+        if kind is Kind.BY_VALUE and function not in by_value:
+            masked.setdefault(function, manual(node, _by_value(source.shown(node))))
+        if kind is Kind.BY_VALUE or function in taken:
+            continue
+        if kind is Kind.BY_NORM and (function not in found or found[function].code != "GM402"):
             found[function] = manual(node, _finding(source.shown(node)))
-        elif not bounded:
+        elif kind is Kind.UNBOUNDED:
             found.setdefault(function, unchanged(node, "GM112", _UNBOUNDED.format(source.shown(node))))
-    return list(found.values())
+    return [*(one for function, one in found.items() if function not in masked or one.code == "GM402"), *masked.values()]
+
+
+class Kind(enum.Enum):
+    """What a place of a likely clip is."""
+
+    BY_NORM = enum.auto()
+    UNBOUNDED = enum.auto()  #: a coefficient that nothing bounds
+    BY_VALUE = enum.auto()
 
 
 @functools.lru_cache(maxsize=1)  # asked before a source is read, and after
-def places(source: str) -> Sequence[tuple[Place, bool]]:
-    """The divisions of coefficients, and whether something bounds each: a source without one need not be read by LibCST.
+def places(source: str) -> Sequence[tuple[Place, Kind]]:
+    """The divisions of coefficients, and the masks: a source without one need not be read by LibCST.
 
     Raises:
         SourceError: if the source is not Python 3.
     """
-    return tuple(_places(parsed(source), source)) if all(one.search(source) for one in _MAY_BE) else ()
+    return tuple(_places(parsed(source), source)) if _may_be(source) else ()
+
+
+def _may_be(text: str) -> bool:
+    """Whether a text may have a clip: by a coefficient, or by comparing the elements of gradients with a limit."""
+    return all(one.search(text) for one in _MAY_BE) or may_mask(text)
 
 
 def _finding(shown: str) -> Finding:
@@ -72,13 +95,19 @@ def _finding(shown: str) -> Finding:
     return Finding("GM402", reason, f"{advice} gradclip.dialects.torch.clip_grad_norm(limit).")
 
 
-def _places(module: ast.Module, text: str) -> Iterator[tuple[Place, bool]]:
+def _by_value(shown: str) -> Finding:
+    reason = f"{shown} takes out the elements of what may be gradients that are over a limit: likely a clip by value."
+    advice = "If each gets the limit instead, pass the gradients and a rule to gradclip.clip: for one limit of all of them"
+    return Finding("GM401", reason, f"{advice} gradclip.dialects.torch.clip_grad_value(limit).")
+
+
+def _places(module: ast.Module, text: str) -> Iterator[tuple[Place, Kind]]:
     """The divisions in the functions, the classes and the rest of a module, the bounded ones first."""
     lines = text.splitlines(keepends=True)
     codes = {one: "".join(lines[one.lineno - 1 : one.end_lineno]) for one in module.body}
     blocks = [one for one in module.body if isinstance(one, _BLOCKS)]
     rest = [one for one in module.body if not isinstance(one, _BLOCKS)]
-    likely = [one for one in blocks if all(pattern.search(codes[one]) for pattern in _MAY_BE)]
+    likely = [one for one in blocks if _may_be(codes[one])]
     names = {one: frozenset(_NAME.findall(codes[one])) for one in blocks} if likely else {}
     called = frozenset().union(*(names[one] for one in likely))
     callers, stored = {one.name for one in likely}, _stored(likely)
@@ -90,7 +119,7 @@ def _places(module: ast.Module, text: str) -> Iterator[tuple[Place, bool]]:
     likely.sort(key=lambda one: one.lineno)
     functions = [one for one in likely if not isinstance(one, ast.ClassDef)]
     whole = "".join(codes[one] for one in rest)
-    yield from _Unit().read([*functions, *(rest if all(pattern.search(whole) for pattern in _MAY_BE) else ())])
+    yield from _Unit().read([*functions, *(rest if _may_be(whole) else ())])
     for one in likely:
         if isinstance(one, ast.ClassDef):
             yield from _Unit().read([*(f for f in functions if f.name in names[one]), one])
@@ -106,7 +135,7 @@ def _stored(blocks: Iterable[ast.stmt]) -> set[str]:
 class _Unit(Guesses):
     """One class with the functions that it calls, or the statements of a module outside of classes."""
 
-    def read(self, body: Sequence[ast.stmt]) -> Iterator[tuple[Place, bool]]:
+    def read(self, body: Sequence[ast.stmt]) -> Iterator[tuple[Place, Kind]]:
         self._block(body)
         known = [
             *self._values.values(),
@@ -116,7 +145,10 @@ class _Unit(Guesses):
         if self._found or any(one.has(Fact.MEASURED | Fact.SCALES) for one in known):
             self._found.clear()
             self._block(body)
-        yield from sorted(self._found.items(), key=lambda one: not one[1])
+        for place, bounded in sorted(self._found.items(), key=lambda one: not one[1]):
+            yield place, Kind.BY_NORM if bounded else Kind.UNBOUNDED
+        for place in sorted(self._masked, key=lambda one: (one.lineno, one.col_offset)):
+            yield place, Kind.BY_VALUE
 
     # ---- statements ------------------------------------------------------------------------------------------------------
 
@@ -180,6 +212,7 @@ class _Unit(Guesses):
     def _augmented(self, node: ast.AugAssign) -> None:
         made, before = self._of(node.value), self._of(node.target)
         if isinstance(node.op, ast.Mult):
+            self._noted(node, masks.keeps_small([before, made]))
             self._multiplied(before, made)
             if isinstance(node.target, ast.Attribute) and not before.has(Fact.GRADIENT) and made.has(Fact.SCALES):
                 self._reached(made)

@@ -148,7 +148,7 @@ def _found(context: Context) -> Iterator[_Found]:
     names = _names(context)
     for call in source.any(cst.Call):
         name, given = last_name(call.func), [keyword(one) for one in call.args]
-        if name in names or not configuration.CLIP_KEYWORDS.isdisjoint(given):
+        if name in names or name == "partial" or not configuration.CLIP_KEYWORDS.isdisjoint(given):
             found: list[_Found] = [*calls.call(call, context)]
             found = found or [*libraries.call(call, context)] or [*mentions.call(call, context)]
             found = found or [*(clamps.call(call, context) if name in clamps.METHODS else ())]
@@ -218,7 +218,7 @@ def _is_value(node: cst.Name | cst.Attribute, source: Source) -> bool:
 _TABLE = frozenset(name.partition("(")[0].rpartition(".")[2] for name in BY_NAME)
 _TELLING = mentions.METHODS | clamps.METHODS | libraries.LAST_NAMES | _TABLE | own.LAST_NAMES
 #: the names of clips and of settings that clip; an optimizer clips by such a setting, and most sources have a minimum
-_CLIPS = (_TELLING | KEYS.keys() | configuration.CLIP_KEYWORDS) - {
+_CLIPS = (_TELLING | KEYS.keys() | configuration.CLIP_KEYWORDS | libraries.KEYS) - {
     name.rpartition(".")[2] for name, apis in KEYWORDS.items() if all(len(api.signature.parameters) <= 3 for api in apis)
 }
 _CLIPS -= words("min max minimum maximum norm")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from gradclip.natives import NATIVES, Kind
-from gradclip.source.bind import keyword, literal
+from gradclip.source.bind import called, keyword, literal
 from gradclip.source.found import Context, Decision, Finding, manual, unchanged
 from gradclip.source.settings import KEYS, own_setting
 from gradclip.source.source import last_name, words
@@ -44,9 +44,10 @@ _OPACUS = re.compile(r"make_private\w*|PrivacyEngine")
 
 def argument(node: cst.Arg, context: Context) -> Iterator[Decision]:
     """Report ``Trainer(gradient_clip_val=0.5)``, ``TrainingArguments(max_grad_norm=1.0)`` and similar calls."""
-    call = context.source.parents.get(node)
-    if not isinstance(call, cst.Call):
+    outer = context.source.parents.get(node)
+    if not isinstance(outer, cst.Call):
         return
+    call = called(outer)
     key, name = keyword(node), last_name(call.func)
     if literal(node.value) is None:
         yield unchanged(node, "GM003", f"`{key}=None` is off.")

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 import libcst as cst
 
 from gradclip.natives.libraries import OTHERS, ROWS, SHARDS, Library
-from gradclip.source.bind import keyword, keywords, literal
+from gradclip.source.bind import called, keyword, keywords, literal
 from gradclip.source.found import Context, Decision, Finding, manual
 from gradclip.source.resolve import module_of
 from gradclip.source.source import last_name, words
 
-__all__ = ["LAST_NAMES", "call"]
+__all__ = ["KEYS", "LAST_NAMES", "call"]
 
 _MODES = {
     "norm": "gradclip.clip_grad_norm_({0}, {1})",
@@ -22,7 +22,9 @@ _MODES = {
 
 
 def call(node: cst.Call, context: Context) -> Iterator[Decision]:
-    """Report a call of another library's clip."""
+    """Report a call of another library's clip, or a ``partial`` of one, which has its arguments."""
+    made = node
+    node = called(node)
     names = context.resolver.names(node.func)
     name = names.single
     if names.unbound:  # a star import of a library that the table knows
@@ -31,9 +33,9 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision]:
     if isinstance(known, Library):
         given = (value for key, value in keywords(node).items() if key in words(known.keys))
         if not known.keys or any(literal(value) is not None for value in given):
-            yield manual(node, Finding("GM505", f"{known.does}.", _filled(known.advice, node, context)))
+            yield manual(made, Finding("GM505", f"{known.does}.", _filled(known.advice, node, context)))
     elif known is not None:
-        yield manual(node, Finding("GM505", *known(node, context)))
+        yield manual(made, Finding("GM505", *known(node, context)))
 
 
 def _timm(node: cst.Call, context: Context) -> tuple[str, str]:
@@ -86,6 +88,8 @@ _BY_MODE: Mapping[str, Callable[[cst.Call, Context], tuple[str, str]]] = {
 _KNOWN = {re.compile(pattern): library for pattern, library in OTHERS.items()} | {
     re.compile(pattern): effect for pattern, effect in _BY_MODE.items()
 }
+#: the keywords that switch a clip of a library on, and say so
+KEYS = frozenset(key for known in OTHERS.values() for key in words(known.keys) if "clip" in key)
 LAST_NAMES = frozenset(
     name for known in _KNOWN for name in re.split(r"\W+", known.pattern[known.pattern.rindex(".") + 1 :]) if name
 )

@@ -9,7 +9,7 @@ import libcst as cst
 
 from gradclip.natives import BY_NAME, KEYWORDS, Kind
 from gradclip.natives.targets import OWN_NAMES, targets
-from gradclip.source.bind import keyword
+from gradclip.source.bind import called, keyword
 from gradclip.source.found import Context, Decision, Finding, family, manual, unchanged
 from gradclip.source.resolve import Resolver
 from gradclip.source.settings import own_setting
@@ -151,8 +151,12 @@ def _keyword(node: cst.Call, context: Context) -> Iterator[Decision]:
     given = next((name for one in node.args if (name := keyword(one)) in CLIP_KEYWORDS), "")
     if not given:
         return
-    names, written = context.resolver.names(node.func), context.source.code(node.func)
-    if _is_keras(node.func, context):
+    func = called(node).func
+    names, written = context.resolver.names(func), context.source.code(func)
+    if func is not node.func and names.qualified & KEYWORDS.keys():
+        reason = f"`{written}` clips by `{given}`, in each optimizer that it makes."
+        yield manual(node, Finding("GM205", reason, "Leave it out; write: gradclip.clipped(optimizer, rule)."))
+    elif _is_keras(func, context):
         reason = f"`{written}` makes an optimizer of Keras, whose class is not named here; it clips by `{given}`."
         yield manual(node, Finding("GM211", reason, "Leave it out; write: gradclip.clipped(optimizer, rule)."))
     elif (names.local and not names.qualified) or any(qualified.startswith(".") for qualified in names.qualified):
