@@ -46,7 +46,14 @@ class JaxDistributed(Distributed):
         return found
 
     def whose(self, x: Any) -> str:
-        return _whose(x)
+        if x.is_fully_addressable:
+            return ""
+        from jax.experimental import multihost_utils  # imported here: few programs need it
+
+        # all processes come here
+        is_here = any(not jnp.isfinite(shard.data).all() for shard in x.addressable_shards)
+        found = np.flatnonzero(multihost_utils.process_allgather(np.int32(is_here)))
+        return f"process {', '.join(map(str, found))}: "
 
 
 class Axes(Processes):
@@ -127,14 +134,3 @@ def awaited(x: Any) -> Any:
     if not isinstance(x, jax.core.Tracer) and not x.is_fully_addressable and compiles_for_host():
         jax.block_until_ready(x)
     return x
-
-
-def _whose(x: Any) -> str:
-    """The processes on which an array is not finite, found by all processes together; "" for an array on one process."""
-    if x.is_fully_addressable:
-        return ""
-    from jax.experimental import multihost_utils  # imported here: few programs need it
-
-    is_here = any(not jnp.isfinite(shard.data).all() for shard in x.addressable_shards)
-    found = np.flatnonzero(multihost_utils.process_allgather(np.int32(is_here)))
-    return f"process {', '.join(map(str, found))}: "

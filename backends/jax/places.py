@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec
 
-from gradclip.backends.jax.versions import explicit_sharding, reshard, trace_state, widens_alone
+from gradclip.backends.jax.versions import explicit_sharding, trace_state, widens_alone
 from gradclip.core.backend import Tensor
 
 __all__ = ["are_together", "beside", "compiles_for_host", "has_float64", "is_host", "is_on_host", "is_tracing"]
@@ -88,4 +88,4 @@ def _sharded_as(x: Tensor, like: Tensor) -> Tensor:
     of_like = dict(enumerate(reversed(list(zip(like.shape, wanted.spec, strict=True)))))
     places = [of_like.get(i, (0, None)) for i in range(x.ndim)][::-1]
     spec = [names if length == own_length else None for own_length, (length, names) in zip(x.shape, places, strict=True)]
-    return x if spec == list(own.spec) else reshard(x, wanted.update(spec=PartitionSpec(*spec)))
+    return x if spec == list(own.spec) else jax.sharding.reshard(x, wanted.update(spec=PartitionSpec(*spec)))

@@ -25,7 +25,6 @@ __all__ = [
     "is_sparse",
     "is_without_mesh",
     "manual_axes",
-    "reshard",
     "trace_state",
     "varying",
     "widens_alone",
@@ -129,11 +128,6 @@ def _axes_of_type(mesh: Any, kind: str) -> frozenset[str]:
     if wanted is None or not isinstance(types, tuple):  # JAX 0.5 has a dict here, and no explicit meshes yet
         return frozenset()
     return frozenset(name for name, of_axis in zip(mesh.axis_names, types, strict=True) if of_axis == wanted)
-
-
-def reshard(x: Any, sharding: Any) -> Any:
-    """An array with another sharding in its type. Only versions with explicit meshes need it."""
-    return jax.sharding.reshard(x, sharding)
 
 
 def is_sparse(x: object) -> bool:

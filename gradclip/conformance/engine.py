@@ -141,10 +141,10 @@ class Session:
             fault = f"its claims cannot be read: {words_of(error)}"
         self.is_target = not fault
         self._unusable = {operation for operation, _ in faults}
-        self.faults = [failed(self.name, "target", "protocol", "malformed", fault)] if fault else []
+        self.faults = [failed(self.name, "target", "protocol", fault)] if fault else []
         if not fault:
-            self.faults += [failed(self.name, operation, "vectors", "malformed", message) for operation, message in made.broken]
-            self.faults += [failed(self.name, operation, "claims", "malformed", message) for operation, message in faults]
+            self.faults += [failed(self.name, operation, "vectors", message) for operation, message in made.broken]
+            self.faults += [failed(self.name, operation, "claims", message) for operation, message in faults]
 
     def can_run(self, case: Case) -> bool:
         """Whether its claims about the case's operation are usable."""
@@ -230,6 +230,6 @@ def judged(name: str, case: Case, finding: Finding, declared: Mapping[str, str],
     )
 
 
-def failed(target: str, operation: str, name: str, reason: str, message: str) -> Result:
+def failed(target: str, operation: str, name: str, message: str) -> Result:
     """A result without a case: for a target or a file that cannot be used."""
-    return Result(target, operation, f"{operation}/{name}", "check", "fail", reason, message)
+    return Result(target, operation, f"{operation}/{name}", "check", "fail", "malformed", message)

@@ -89,11 +89,6 @@ class Vector:
         return bool(self.json.get("iterator", False))
 
     @property
-    def permitted(self) -> bool:
-        """Whether several outcomes are right."""
-        return bool(self.json["result"] == "permitted")
-
-    @property
     def ulp(self) -> int:
         return int(self.json["ulp"])
 

@@ -124,7 +124,7 @@ class Run:
         """Record the end of the process, and its case."""
         self.name = self.name or self.specification.text
         if self.at == _NOWHERE:
-            self.results.append(failed(self.name, "target", "process", "malformed", f"it cannot be loaded: {error}"))
+            self.results.append(failed(self.name, "target", "process", f"it cannot be loaded: {error}"))
             return
         reason = "crashed"
         if time.perf_counter() - self._since > self.task.seconds:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gradclip.core.errors import TensorTypeError, with_article
 
-__all__ = ["DEEPEST", "Containers", "children", "nested_too_deep", "plain_key", "wanted"]
+__all__ = ["DEEPEST", "Containers", "nested_too_deep", "plain_key", "wanted"]
 
 DEEPEST = 100  #: levels of containers in each other; a container in itself has more
 
@@ -95,7 +95,9 @@ class Containers:
 
     def children(self, x: Any) -> Iterable[Any] | None:
         """The parts of a container; None for anything else."""
-        return children(x)
+        if isinstance(x, (list, tuple)):
+            return x
+        return x.values() if isinstance(x, Mapping) else None
 
     def check_depth(self, tree: Any) -> None:
         """Refuse a container that contains itself or is nested too deeply, before a recursion meets it."""
@@ -119,13 +121,6 @@ class Containers:
         values = tree.values() if type(tree) is dict else tree
         one_of_each = dict(zip(map(type, values), values, strict=True)).values()
         return not any(isinstance(x, (list, tuple, Mapping)) or self.is_container(x) for x in one_of_each)
-
-
-def children(x: Any) -> Iterable[Any] | None:
-    """The parts of one of Python's own containers; None for anything else."""
-    if isinstance(x, (list, tuple)):
-        return x
-    return x.values() if isinstance(x, Mapping) else None
 
 
 def nested_too_deep(tree: object) -> TensorTypeError:

@@ -63,7 +63,7 @@ def run(grads: Gradients, rules: Rules, options: Options) -> Outcome:
         warn(doubt)
     others = [clip for clip in clips if not clip.rule.is_plain]
     needs_checks = bool(others) or not measures or not (mine.present and mine.lane.dtype)
-    if needs_checks and shards.is_sharded:
+    if needs_checks and isinstance(shards, Sharded):
         clips = shards.prepared(clips, lambda: _checked(list(clips), mine, backend, in_place), measures=measures)
     elif needs_checks:
         clips = _checked(clips, mine, backend, in_place)

@@ -168,7 +168,7 @@ class RankRun(Run):
             self.usage = next((message["usage"] for message in wrong if "usage" in message), ())
             text = str(wrong[0].get("end")) if wrong else f"it did not start within {_STARTING:g} seconds"
             self.name = self.name or self.specification.text
-            self.results.append(failed(self.name, "target", "process", "malformed", f"it cannot be loaded: {text}"))
+            self.results.append(failed(self.name, "target", "process", f"it cannot be loaded: {text}"))
             return False
         self.name, self._optional = found[0]["ready"], found[0]["optional"]
         self.entry |= {"versions": found[0]["versions"], "device": "cpu"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from gradclip.core.backend import Backend
 from gradclip.core.check import broken
@@ -27,9 +27,6 @@ from gradclip.core.tracing import constant
 from gradclip.core.warning import warn
 
 __all__ = ["Local", "Sharded", "check_reduce", "check_shards", "of_parameters", "shared"]
-
-
-T = TypeVar("T")
 
 
 def shared(
@@ -109,10 +106,6 @@ class Local:
 
     grads: Gradients
     is_sharded: ClassVar[bool] = False
-
-    def prepared(self, selected: Sequence[Selected], prepare: Callable[[], T], *, measures: bool) -> T:
-        """What ``prepare`` returns."""
-        return prepare()
 
     def waits(self, selected: Sequence[Selected]) -> bool:
         """Whether other processes wait for the norms of this one, also if it has no gradients."""

@@ -60,7 +60,7 @@ def test_a_users_file(tmp_path: Path) -> None:
     assert first.gradients == (Array((3.0, -0.0), (2,), "float32"),)
     assert (first.arguments, first.needs, first.ulp, first.iterator) == ({"max_norm": 8.0}, ("float32",), 0, False)
     assert first.expected[0].gradients == first.gradients
-    assert not first.permitted
+    assert first.json["result"] == "required"
     assert first.parameters is None
     assert load_vectors(tmp_path) == (file,)  # the folder loads too
 

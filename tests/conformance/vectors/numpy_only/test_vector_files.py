@@ -179,7 +179,7 @@ def test_what_no_formula_says_comes_from_a_native_or_is_a_convention() -> None:
 
 
 def test_where_devices_differ_several_outcomes_are_permitted() -> None:
-    permitted = [vector for file in FILES.values() for vector in file.vectors if vector.permitted]
+    permitted = [vector for file in FILES.values() for vector in file.vectors if vector.json["result"] == "permitted"]
     assert len(permitted) > 20
     assert all(len(vector.expected) > 1 for vector in permitted)
     assert {"bounds-crossed", "subnormal-result"} <= {vector.json["id"] for vector in permitted}
