@@ -6,18 +6,17 @@ import importlib
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from typing import Any
 
 import gradclip
 from gradclip import dialects
 from gradclip.conformance.array import DTYPES
-from gradclip.conformance.target import FEATURES, MEMBERS, OPERATIONS, OPTIONS, ComposedTarget, Run, Target, load_arrays
+from gradclip.conformance.target import FEATURES, MEMBERS, OPERATIONS, OPTIONS, ComposedTarget, Run, load_arrays
 from gradclip.core.errors import ArgumentError, GradclipError
 from gradclip.natives import Applied, Native
 
 __all__ = ["claims_of", "features_of", "gradclip_target", "native_target", "natives_of", "scoped"]
 
-T = TypeVar("T")
 #: features that depend on the arrays or on the operation
 _CONDITIONAL = {*DTYPES, *MEMBERS, "in place", "functional", "norm"}
 
@@ -55,15 +54,12 @@ def gradclip_target(arrays: Any, *, name: str | None = None) -> ComposedTarget:
         if can_write and native.framework == "torch":
             claims[operation] -= frozenset(getattr(arrays, "held_lacks", ()))
         runs[operation] = scoped(arrays, _run(native, arrays, can_write))
-    return _strict(ComposedTarget(name, arrays, claims, runs))
-
-
-def _strict(target: T) -> T:
-    vars(target)["strict"] = True
+    target = ComposedTarget(name, arrays, claims, runs)
+    target.strict = True
     return target
 
 
-def native_target(framework: str) -> Target:
+def native_target(framework: str) -> ComposedTarget:
     """The framework's own functions as a target: "torch", "tensorflow", "paddle", "optax", or "keras" on its current backend.
 
     Raises:
@@ -75,8 +71,9 @@ def native_target(framework: str) -> Target:
     except (ModuleNotFoundError, AttributeError) as error:
         hint = "torch, tensorflow, paddle, optax or keras, where it is installed."
         raise ArgumentError("There is no native of this name.", f"framework={framework!r} ({error})", hint) from error
-    target: Target = native()
-    return _strict(target)  # what it does in another way is declared
+    target: ComposedTarget = native()
+    target.strict = True  # what it does in another way is declared
+    return target
 
 
 def features_of(arrays: Any) -> frozenset[str]:

@@ -23,7 +23,7 @@ from typing import Any
 
 from gradclip.core import isolation
 
-__all__ = ["Message", "channel", "ending", "messages", "run", "start", "told", "two_at_a_time", "variables_of"]
+__all__ = ["Message", "channel", "ending", "run", "told", "two_at_a_time", "variables_of"]
 
 Message = dict[str, Any]  #: one JSON line
 
@@ -37,28 +37,9 @@ _running: set[subprocess.Popen[str]] = set()
 _stopped = threading.Event()  #: an interrupted command has ended its processes, and starts no more
 
 
-def start(
-    module: str,
-    arguments: Sequence[str],
-    log: Any,
-    environment: dict[str, str] | None = None,
-) -> subprocess.Popen[str]:
-    """Start ``python -m module arguments``, with its messages in ``stdout`` and a framework's output in the file ``log``."""
-    # -P: the current folder must not hide an installed package
-    command = [sys.executable, "-P", "-m", module, *arguments]
-    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": log}
-    variables = variables_of(environment or {})
-    return subprocess.Popen(command, **pipes, text=True, errors="replace", env=variables)
-
-
 def variables_of(own: dict[str, str]) -> dict[str, str]:
     """The environment of a process, with its own variables."""
     return {**_QUIET, **_MODEST, **os.environ, **_path(), **own}
-
-
-def messages(child: subprocess.Popen[str]) -> Iterator[Message]:
-    """The messages of a process, without one that its death cut off."""
-    yield from (json.loads(line) for line in child.stdout or () if line.endswith("\n"))
 
 
 def run(
@@ -74,12 +55,16 @@ def run(
         None if it succeeded; else one line that says how it failed.
     """
     error: str | None = "ended without an answer"
+    # -P: the current folder must not hide an installed package
+    command, variables = [sys.executable, "-P", "-m", module, *arguments], variables_of(environment or {})
     with tempfile.TemporaryFile("w+", errors="replace") as log:
-        with start(module, arguments, log, environment) as child, _stoppable(child):
+        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": log}
+        with subprocess.Popen(command, **pipes, text=True, errors="replace", env=variables) as child, _stoppable(child):
             timer = threading.Timer(seconds, child.kill)
             timer.start()
             try:
-                for message in messages(child):
+                whole = (line for line in child.stdout or () if line.endswith("\n"))  # its death may have cut one off
+                for message in map(json.loads, whole):
                     if "end" in message:
                         error = message["end"]
                     else:
