@@ -17,6 +17,7 @@ from gradclip.source.files import Found
 from gradclip.source.magics import parsed
 from gradclip.source.model import About
 from gradclip.source.outline import File, outlined, text_of
+from gradclip.source.reading.files import TOPS
 
 __all__ = ["survey"]
 
@@ -39,7 +40,7 @@ def survey(found: Iterable[Found]) -> Mapping[str, About]:
     imported: dict[File, list[File]] = {}
     users: dict[File, list[File]] = defaultdict(list)
     for file in files if any_sparse or any_set else ():
-        imported[file] = list(modules.imported(file))
+        imported[file] = [other for other in modules.imported(file) if _are_of_one(file, other)]
         for other in imported[file]:
             users[other].append(file)
     wanted = _wanted(files)
@@ -54,6 +55,19 @@ def survey(found: Iterable[Found]) -> Mapping[str, About]:
             if made != About():
                 about[file.given] = made
     return about
+
+
+def _are_of_one(file: File, other: File) -> bool:
+    """Whether two files can be of one program: their projects are the same, or one lies within the other, or unknown."""
+    first, second = (_top(os.path.dirname(one.path)) for one in (file, other))
+    return os.path.commonpath([first, second]) in (first, second)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _top(folder: str) -> str:
+    """The top folder of the project around a folder; the folder of all if nothing shows one."""
+    tops = (one for one in _around(folder) if any(os.path.exists(os.path.join(one, name)) for name in TOPS))
+    return next(tops, os.path.abspath(os.sep))
 
 
 def _own(file: File) -> str:

@@ -270,3 +270,11 @@ def test_a_call_stays_where_the_project_has_a_gradclip_of_its_own(
     (site,) = [site for file in json.loads(capsys.readouterr().out)["files"] for site in file["sites"]]
     assert (site["code"], site["outcome"]) == (("GM201", "manual") if is_shadowed else ("GT101", "rewritten"))
     assert ("the project's own gradclip" in site["reason"]) == is_shadowed
+
+
+@pytest.mark.parametrize("mark", ["", "setup.py"])
+def test_another_project_under_the_folder_is_no_evidence(mark: str, tmp_path: Path) -> None:
+    write(tmp_path, **{"one/clip": "from models.net import Model\n" + CLIP, "two/models/net": SPARSE["a lookup"]})
+    for project in ("one", "two") if mark else ():
+        (tmp_path / project / mark).touch()
+    assert sparse(tmp_path, "one/clip.py") == ("" if mark else "`tf.nn.embedding_lookup` in net.py")

@@ -8,11 +8,11 @@ from functools import lru_cache
 
 from gradclip.source.reading.program import File
 
-__all__ = ["follow"]
+__all__ = ["TOPS", "follow"]
 
 _UP = 6  #: folders around a file in which a module is looked for
 _LARGEST = 1 << 19  #: bytes
-_TOPS = (".git", "pyproject.toml", "setup.py")  #: what the top folder of a project has
+TOPS = (".git", "pyproject.toml", "setup.py")  #: what the top folder of a project has
 
 
 def follow(path: str) -> Callable[[str], File | None]:
@@ -40,7 +40,7 @@ def _around(folder: str) -> list[str]:
     found = []
     for _ in range(_UP if folder else 0):
         found.append(folder)
-        if any(os.path.exists(os.path.join(folder, top)) for top in _TOPS) or os.path.dirname(folder) == folder:
+        if any(os.path.exists(os.path.join(folder, top)) for top in TOPS) or os.path.dirname(folder) == folder:
             return found
         folder = os.path.dirname(folder)
     return found[:1]  # no project: the folder alone
