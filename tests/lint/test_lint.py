@@ -17,14 +17,14 @@ import pytest
 import yaml
 from launched import TIME_LIMIT, environment
 from lint.lint_pages import PAGES, framework, programs
+from read import linted, migrated
 
 import gradclip
 from gradclip import lint
 from gradclip.commands import cli
 from gradclip.migrate import output
-from gradclip.migrate.codemod import migrate_source
 from gradclip.source.codes import RULES
-from gradclip.source.model import Options, Site, Verdict
+from gradclip.source.model import Site, Verdict
 
 TORCH = "import torch\nfrom torch.nn.utils import clip_grad_norm_, clip_grad_value_\n"
 TF = "import tensorflow as tf\n"
@@ -168,7 +168,7 @@ def test_the_last_line_says_what_was_read(tmp_path: Path, capsys: pytest.Capture
 
 @pytest.mark.parametrize("code", RULES)
 def test_the_programs_of_a_page_are_linted(code: str) -> None:
-    found = [[s.code for s in lint.of_source(p) if s.code in RULES] for p in programs(code)]
+    found = [[s.code for s in linted(p) if s.code in RULES] for p in programs(code)]
     assert found == [[code], []]
 
 
@@ -178,13 +178,13 @@ def places(sites: Sequence[Site]) -> set[tuple[int, str]]:
 
 @pytest.mark.parametrize("source", [*WRONG.values(), *(programs(code)[0] for code in RULES)])
 def test_migrate_names_each_mistake_that_lint_reports(source: str) -> None:
-    assert places(lint.of_source(source)) <= places(migrate_source(source, Options()).sites)
+    assert places(linted(source)) <= places(migrated(source).sites)
 
 
 @pytest.mark.parametrize("source", [*RIGHT.values(), *(programs(code)[1] for code in RULES)])
 def test_lint_is_silent_where_migrate_names_no_mistake(source: str) -> None:
     """But migrate also doubts a limit that is only called a norm (GM104), where lint wants more evidence."""
-    assert places(migrate_source(source, Options()).sites) - places(lint.of_source(source)) <= {(3, "GM104")}
+    assert places(migrated(source).sites) - places(linted(source)) <= {(3, "GM104")}
 
 
 def test_every_page_is_printed_without_a_clone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -418,7 +418,7 @@ def test_control_characters_in_names_and_code_reach_no_terminal(
 
 @pytest.mark.parametrize("code", WRONG)
 def test_what_the_linter_reports_is_left_for_a_person_by_the_migration(code: str) -> None:
-    sites = migrate_source(WRONG[code], Options()).sites
+    sites = migrated(WRONG[code]).sites
     assert [site.outcome for site in sites if site.code == code] == [Verdict.MANUAL]
 
 

@@ -8,11 +8,10 @@ import pytest
 from lint.lint_pages import programs
 from lint.own_calls import as_own, replaced
 from lint.own_programs import PROGRAMS
+from read import linted, migrated
 
-from gradclip import lint
-from gradclip.migrate.codemod import migrate_source
 from gradclip.source.codes import RULES
-from gradclip.source.model import Options, Verdict
+from gradclip.source.model import Verdict
 
 #: pages without a form in gradclip: their programs call no native
 NO_FORM = {
@@ -30,7 +29,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.py"))
 
 
 def said(program: str) -> list[str]:
-    return [site.code for site in lint.of_source(program) if site.code in RULES]
+    return [site.code for site in linted(program) if site.code in RULES]
 
 
 @pytest.mark.parametrize("code", sorted(RULES.keys() - NO_FORM))
@@ -53,14 +52,14 @@ def test_gradclip_departs_where_it_makes_no_mistake(code: str) -> None:
 @pytest.mark.parametrize("code", RULES)
 def test_the_linter_says_the_same_after_a_migration(code: str) -> None:
     wrong, right = programs(code)
-    assert said(migrate_source(wrong, Options()).source) == [code]
-    assert said(migrate_source(right, Options()).source) == []
+    assert said(migrated(wrong).source) == [code]
+    assert said(migrated(right).source) == []
 
 
 @pytest.mark.parametrize("code", sorted(RULES.keys() - NO_FORM))
 def test_a_migration_leaves_gradclips_calls(code: str) -> None:
     for program in map(as_own, programs(code)):
-        again = migrate_source(program, Options())
+        again = migrated(program)
         assert again.source == program
         assert not [x.text for x in again.sites if "gradclip" in x.text and x.outcome is not Verdict.UNCHANGED]
 

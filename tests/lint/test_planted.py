@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from read import linted, migrated
 
-from gradclip import lint
-from gradclip.migrate.codemod import migrate_source
 from gradclip.source.codes import RULES
-from gradclip.source.model import Options, Verdict
+from gradclip.source.model import Verdict
 
 TEXT = Path(__file__).with_name("planted.txt").read_text(encoding="utf-8")
 PLANTED = dict(re.findall(r"^## (GM\d+ .*)\n((?:[-+ ] .*\n|\n)+)", TEXT, re.MULTILINE))
@@ -22,7 +21,7 @@ def program(name: str, kind: str) -> str:
 
 
 def mistakes(source: str) -> list[str]:
-    return [site.code for site in lint.of_source(source) if site.code in RULES]
+    return [site.code for site in linted(source) if site.code in RULES]
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -33,15 +32,15 @@ def test_a_planted_mistake_is_reported_once_and_a_right_program_is_silent(name: 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_the_migration_names_what_the_linter_reports(name: str) -> None:
-    sites = migrate_source(program(name, "-"), Options()).sites
+    sites = migrated(program(name, "-")).sites
     assert [site.outcome for site in sites if site.code == name.split()[0]] == [Verdict.MANUAL]
 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_migration_hides_no_mistake(name: str) -> None:
-    migrated = migrate_source(program(name, "-"), Options()).source
-    assert mistakes(migrated) == [name.split()[0]]
-    assert migrate_source(migrated, Options()).source == migrated
+    after = migrated(program(name, "-")).source
+    assert mistakes(after) == [name.split()[0]]
+    assert migrated(after).source == after
 
 
 def test_every_case_is_read() -> None:
