@@ -46,6 +46,14 @@ WRONG = {
     "    if skip:\n        return\n    opt.step()\n    " + CLIP,
 }
 RIGHT = {
+    "a clip after micro-batches in a comprehension": "class T:\n    def part(self, x):\n        loss = self.model(x).sum()\n"
+    "        loss.backward()\n        return loss.item()\n"
+    "    def fit(self, parts):\n        self.opt.zero_grad()\n        total = sum(self.part(x) for x in parts)\n"
+    "        clip_grad_norm_(self.model.parameters(), 1.0)\n        self.opt.step()\n        return total\n",
+    "two parts made at once, one optimizer": "from torch import nn\nclass Net(nn.Module):\n"
+    "    def __init__(self):\n        super().__init__()\n        self.a, self.b = nn.Linear(2, 2), nn.Linear(2, 1)\n"
+    "def train(loss):\n    net = Net()\n    opt = torch.optim.SGD(net.parameters(), 0.1)\n    opt.zero_grad()\n"
+    "    loss.backward()\n    clip_grad_norm_(net.parameters(), 1.0)\n    opt.step()\n",
     "opposite tests": "def train(model, opt, loss, late):\n    loss.backward()\n    if late is None:\n        "
     + CLIP
     + "        opt.step()\n"
@@ -190,3 +198,22 @@ def test_equal_calls_of_a_predicate_are_equal_tests() -> None:
     )
     assert codes(source.format("isinstance(opt, tf.keras.mixed_precision.LossScaleOptimizer)")) == []
     assert codes(source.format("isinstance(opt, tf.keras.optimizers.Adam)")) == ["GM107"]
+
+
+OTHER_WRONG = {
+    "micro-batches in a comprehension": "class T:\n    def part(self, x):\n        loss = self.model(x).sum()\n"
+    "        loss.backward()\n        clip_grad_norm_(self.model.parameters(), 1.0)\n        return loss.item()\n"
+    "    def fit(self, parts):\n        self.opt.zero_grad()\n        total = sum(self.part(x) for x in parts)\n"
+    "        self.opt.step()\n        return total\n",
+    "a copy of a model whose parts are made at once": "import copy\nfrom torch import nn\nclass Net(nn.Module):\n"
+    "    def __init__(self):\n        super().__init__()\n        self.a, self.b = nn.Linear(2, 2), nn.Linear(2, 1)\n"
+    "class T:\n    def __init__(self):\n        self.net = Net()\n        self.target = copy.deepcopy(self.net)\n"
+    "        self.opt = torch.optim.SGD(self.net.parameters(), 0.1)\n    def fit(self, loss):\n"
+    "        self.opt.zero_grad()\n        loss.backward()\n        clip_grad_norm_(self.target.parameters(), 1.0)\n"
+    "        self.opt.step()\n",
+}
+
+
+@pytest.mark.parametrize(("name", "code"), [*zip(OTHER_WRONG, ["GM119", "GM118"], strict=True)])
+def test_what_is_made_or_run_within_an_expression_is_followed(name: str, code: str) -> None:
+    assert codes(OTHER_WRONG[name]) == [code]

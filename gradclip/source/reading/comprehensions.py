@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradclip.rounds import Params
+from gradclip.rounds import Backward, Params
 from gradclip.source.reading import coefficients, modules
 from gradclip.source.reading.values import Constant, Elements, Gradients, Table, Thing, Tuple, Value
 
@@ -42,7 +42,7 @@ def value(machine: Machine, node: Comprehension) -> Value:
         if isinstance(inner, Elements):
             inner = Elements((*inner.token, "one"), params=inner.params, is_one=True, loop=id(node))
         machine.bind(more.target, inner)
-    made = machine.value(element)
+    made = _looped(machine, element, node)
     machine.scope.names = before
     if isinstance(made, Tuple) and made.items and isinstance(made.items[0], Gradients):
         made = replace(made.items[0], row=made.items)
@@ -59,6 +59,22 @@ def value(machine: Machine, node: Comprehension) -> Value:
     if isinstance(made, coefficients.Norm):
         return coefficients.summed(made)
     return Thing(("list", *made.token), made.marks)
+
+
+def _looped(machine: Machine, element: ast.expr, node: Comprehension) -> Value:
+    """What a pass makes; a loop that makes a backward pass has two."""
+    start, depth = len(machine.events), len(machine.loops)
+    key = (id(node), machine.scope.key)
+    made = machine.value(element)
+    if not any(isinstance(x, Backward) for x in machine.events[start:]):
+        return made
+    machine.events[start:] = [replace(x, loops=(*x.loops[:depth], key, *x.loops[depth:])) for x in machine.events[start:]]
+    machine.loops.append(key)
+    machine.passes.append(1)
+    made = machine.value(element)
+    machine.passes.pop()
+    machine.loops.pop()
+    return made
 
 
 def _is_harmless(test: ast.expr) -> bool:

@@ -43,12 +43,15 @@ from gradclip.source.reading.values import (
     Value,
     atoms,
     joined,
+    marks,
 )
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
 __all__ = ["bind", "run"]
+
+_SEVERAL = (ast.Tuple, ast.List)
 
 
 def run(machine: Machine, node: ast.stmt) -> str:
@@ -96,13 +99,25 @@ def _import_from(machine: Machine, node: ast.ImportFrom) -> None:
 
 
 def _assign(machine: Machine, node: ast.Assign) -> None:
-    if len(node.targets) == 1:
-        machine.hint = _hint(machine, node.targets[0])
-    value = machine.value(node.value)
-    machine.hint = ()
+    value = _assigned(machine, node.targets[0] if len(node.targets) == 1 else None, node.value)
     for target in node.targets:
         machine.bind(target, value)
     slots.bound(machine, node.targets, value)
+
+
+def _assigned(machine: Machine, target: ast.expr | None, node: ast.expr) -> Value:
+    """The value of an assignment: what it makes gets the name of its target: ``self.a, self.b = Linear(), Linear()``."""
+    if isinstance(target, _SEVERAL) and isinstance(node, _SEVERAL) and _is_in_pairs(target.elts, node.elts):
+        items = [_assigned(machine, x, y) for x, y in zip(target.elts, node.elts, strict=True)]
+        return Tuple(machine.token("tuple", *(x.token for x in items)), marks(items), items=tuple(items))
+    machine.hint = _hint(machine, target) if target is not None else ()
+    value = machine.value(node)
+    machine.hint = ()
+    return value
+
+
+def _is_in_pairs(targets: list[ast.expr], values: list[ast.expr]) -> bool:
+    return len(targets) == len(values) and not any(isinstance(x, ast.Starred) for x in (*targets, *values))
 
 
 def _ann_assign(machine: Machine, node: ast.AnnAssign) -> None:
