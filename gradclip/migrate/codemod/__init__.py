@@ -10,6 +10,8 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import replace
 
+import libcst as cst
+
 from gradclip.migrate.codemod import bynorm, byvalue, legacy
 from gradclip.migrate.codemod.applied import applied
 from gradclip.migrate.codemod.decision import Rewrite
@@ -18,13 +20,16 @@ from gradclip.migrate.codemod.unused import removed
 from gradclip.natives import Kind
 from gradclip.source.byhand.clamps import ByValue
 from gradclip.source.byhand.norms import ByNorm
-from gradclip.source.codes import RULES
+from gradclip.source.codes import CODES, RULES
 from gradclip.source.found import ApiCall, Context, Decision, Finding, manual
 from gradclip.source.model import Migrated, Options, Site, Verdict
 from gradclip.source.sites import decided, read, site
 from gradclip.source.source import Edit, Source
 
 __all__ = ["migrate_source"]
+
+_EARLY = "GM122"
+_MOVE = "Move it behind the reduction over the replicas first, and run the migration again."
 
 
 def migrate_source(source: str, options: Options) -> Migrated:
@@ -52,7 +57,7 @@ def migrate_source(source: str, options: Options) -> Migrated:
 
 def _migrated(context: Context) -> Migrated:
     source = context.source
-    decisions = legacy.warned_once(_apart(decided(context, _decide), source), source)
+    decisions = legacy.warned_once(_apart(_reduced_first(decided(context, _decide), source), source), source)
     rewrites = [decision for decision in decisions if isinstance(decision, Rewrite)]
     edits = [edit for decision in rewrites for edit in decision.edits]
     edits += (_imports(rewrites, context) if rewrites else []) + _comments(decisions, context)
@@ -74,6 +79,24 @@ def _decide(found: ApiCall | ByValue | ByNorm) -> list[Decision]:
 def _shadowed(own: str) -> Finding:
     """Why no call becomes gradclip's where the project has a module of this name."""
     return Finding("GM201", f"`import gradclip` would import the project's own {own} here.", "Rename that file first.")
+
+
+def _reduced_first(decisions: Sequence[Decision], source: Source) -> list[Decision]:
+    """The decisions; a clip before the reduction over replicas stays until a person has moved it."""
+    early = {outer for one in decisions if one.code == _EARLY for outer in _around(one, source)}
+    at = {one.node for one in decisions if one.code == _EARLY}
+    made = []
+    for one in decisions:
+        if isinstance(one, Rewrite) and one.node in at:
+            continue
+        is_early = isinstance(one, Rewrite) and one.code in CODES and early and _around(one, source) & early
+        made.append(manual(one.node, Finding(one.code, advice=_MOVE), one.api) if is_early else one)
+    return made
+
+
+def _around(one: Decision, source: Source) -> set[cst.CSTNode]:
+    """The functions around a place."""
+    return {outer for outer in source.ancestors(one.node) if isinstance(outer, cst.FunctionDef)}
 
 
 def _apart(decisions: Sequence[Decision], source: Source) -> list[Decision]:
