@@ -43,9 +43,9 @@ MODULES += [
 ]
 
 
-@pytest.mark.parametrize("module", [f"gradclip{module}" for module in MODULES])
-def test_importing_gradclip_imports_no_framework(module: str) -> None:
-    assert frameworks_after(f"import {module}") == set()
+def test_importing_gradclip_imports_no_framework() -> None:
+    """All in one interpreter: it ends with a framework if any of them imports one."""
+    assert frameworks_after("\n".join(f"import gradclip{module}" for module in MODULES)) == set()
 
 
 def test_a_framework_that_is_imported_would_be_seen() -> None:
