@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from gradclip import lint
-from gradclip.migrate.codemod import Migrated, migrate_source
-from gradclip.source.model import Options, Site
+from gradclip.migrate.codemod import migrate_source
+from gradclip.source.model import Migrated, Options, Site
 
 
 @functools.cache
