@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 
 from gradclip.rounds.events import Backward, Clip, Condition, Event, Step, Unscale, Write, Zero
 from gradclip.rounds.mistake import Found
@@ -15,6 +15,7 @@ __all__ = [
     *("recomputed", "scaled", "staying", "zeroed"),
 ]
 
+_AHEAD = 1  #: passes whose gradients an optimizer may use before it removes them
 #: what to do where a library scales the loss and unscales its gradients itself
 _OWN = {
     "Accelerate": "Call `accelerator.clip_grad_norm_` or `accelerator.clip_grad_value_`, which unscale first.",
@@ -173,10 +174,12 @@ def anew(one: Round) -> Iterator[Found]:
 
 def lost(one: Round) -> Iterator[Found]:
     """The gradients of the passes before the last one are removed, though the step comes after several."""
+    yield from _lost_in_run(one)
     step = one.step
     every = next((x for x in step.tests if x.kind == "every"), None) if step is not None else None
     made = [(i, x) for i, x in enumerate(one.events) if isinstance(x, Backward)]
-    accumulates = any(every in x.tests for _, x in one.clips)  # else each pass has gradients of its own
+    # a clip in each pass is one of its own gradients
+    accumulates = step is not None and (bool(step.clip) or any(every in x.tests for _, x in one.clips))
     if step is None or every is None or one.is_run or len(made) < 2 or not accumulates:
         return
     (first, earlier), (again, later) = made[-2:]
@@ -184,6 +187,26 @@ def lost(one: Round) -> Iterator[Found]:
     zeros = [x for x in between if isinstance(x, Zero) and one.concerns(x.params, step.params)]
     if earlier.where == later.where and zeros and zeros[0].tests <= later.tests - {every}:  # in each pass
         reason = f"{zeros[0].text} clears the gradients of the earlier passes, and {step.text} runs only if {every.text}."
+        yield Found("GM108", zeros[0], reason, "Call it after the step.", (step,))
+
+
+def _lost_in_run(one: Round) -> Iterator[Found]:
+    """The same as a run shows it: several passes of one line before each step, and gradients removed after all but the last.
+
+    One such pass may look ahead (SAM); a clip or a write among them uses its gradients; other optimizers may, too.
+    """
+    step = one.step
+    if step is None or not (one.is_run and one.is_sole and one.taken):
+        return
+    mine = [x for x in one.events if isinstance(x, (Backward, Zero, Clip, Write)) and x.params.known & step.params.known]
+    mine = list(dropwhile(lambda x: isinstance(x, Zero), mine))
+    made = [x for x in mine if isinstance(x, Backward)]
+    zeros = [x for x in mine if isinstance(x, Zero) and x.params.known >= step.params.known]
+    kinds = [Backward, Zero] * (len(made) - 1) + [Backward]
+    is_plain = all(map(isinstance, mine, kinds)) and all(isinstance(x, Clip) for x in mine[len(kinds) :])
+    is_usual = len(made) == one.usual > _AHEAD + 1 and len(zeros) == len(made) - 1
+    if is_plain and is_usual and len({x.where for x in made}) == 1 and not any(x.broken.known or x.is_again for x in made):
+        reason = f"It removes the gradients of {len(zeros)} passes before {step.text} takes them: call it after the step only."
         yield Found("GM108", zeros[0], reason, "Call it after the step.", (step,))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
@@ -152,7 +152,8 @@ def rounds(
         )
         clipped |= {id(step)} if found[-1].clips else set()
     if is_run:
-        return [*found, make(_unstepped(events), usual=_usual(found))]
+        usual = _usual(found)
+        return [replace(x, usual=usual) for x in (*found, make(_unstepped(events)))]
     for last, rest in _ends(events):
         found.append(make(rest, None, last, id(last) in clipped))
     return found

@@ -135,6 +135,18 @@ def stepped_by_hand() -> None:
         model.clear_gradients()
 
 
+def zero_in_each_pass() -> None:
+    """The gradients are removed after each of four passes, and the optimizer clips those of the last one."""
+    model, _, loss = regression()
+    clip = paddle.nn.ClipGradByGlobalNorm(1.0)
+    optimizer = paddle.optimizer.SGD(0.01, parameters=model.parameters(), grad_clip=clip)
+    for number in range(24):
+        (loss() / 4).backward()
+        if number % 4 == 3:
+            optimizer.step()
+        model.clear_gradients()  # <- GM108
+
+
 def zero_between() -> None:
     """The gradients are removed between the clip and the step."""
     model, optimizer, loss = regression()

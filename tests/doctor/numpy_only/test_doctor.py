@@ -98,6 +98,12 @@ def codes(*events: Event) -> list[str]:
         ([BACKWARD, replace(CLIP, params=ONE, kind="value"), replace(CLIP, params=TWO, kind="value"), STEP], []),
         ([BACKWARD, CLIP, ZERO, BACKWARD, CLIP, STEP], []),
         ([BACKWARD, STEP, CLIP, ZERO, BACKWARD, STEP], ["GM108"]),
+        # gradients are removed after each pass; one pass may look ahead, one of another line may be of something else
+        ([*[ZERO, *[BACKWARD, ZERO] * 2, BACKWARD, CLIP, STEP] * 2], ["GM108"]),
+        ([*[ZERO, BACKWARD, ZERO, BACKWARD, CLIP, STEP] * 2], []),
+        ([*[*[replace(BACKWARD, where=at(9)), ZERO] * 2, BACKWARD, CLIP, STEP] * 2], []),
+        ([*[*[BACKWARD, ZERO] * 2, BACKWARD, CLIP, STEP], *RIGHT * 2], []),
+        ([*[*[BACKWARD, ZERO] * 2, BACKWARD, CLIP, STEP, replace(STEP, params=OTHER, optimizer=9)] * 2], []),
         ([SCALED, CLIP, UNSCALE, STEP], ["GM107"]),
         ([SCALED, UNSCALE, CLIP, STEP], []),
         ([SCALED, UNSCALE, CLIP, Skip(params=BOTH, text="SGD"), *RIGHT], []),
