@@ -41,6 +41,7 @@ class Backward(Event):
     scaler: str = ""  #: what scales the loss, as it is shown; "" if nothing does
     is_local: bool = False  #: the processes exchange nothing (``no_sync``)
     is_again: bool = False  #: the step evaluates its closure
+    is_try: bool = False  #: the loop around it may end after any pass, as one does that tries again
     added: Params = NO_PARAMS  #: those to whose gradients it adds what a step has taken
     broken: Params = NO_PARAMS  #: those whose gradients are not finite after it
 

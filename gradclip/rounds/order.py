@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import dropwhile, takewhile
 
-from gradclip.rounds.events import Backward, Clip, Condition, Event, Step, Unscale, Write, Zero
+from gradclip.rounds.events import Backward, Clip, Condition, Event, Measure, Reduce, Step, Unscale, Write, Zero
 from gradclip.rounds.mistake import Found
 from gradclip.rounds.params import Token, listed
 from gradclip.rounds.round import Round
@@ -176,18 +176,27 @@ def lost(one: Round) -> Iterator[Found]:
     """The gradients of the passes before the last one are removed, though the step comes after several."""
     yield from _lost_in_run(one)
     step = one.step
-    every = next((x for x in step.tests if x.kind == "every"), None) if step is not None else None
     made = [(i, x) for i, x in enumerate(one.events) if isinstance(x, Backward)]
-    # a clip in each pass is one of its own gradients
-    accumulates = step is not None and (bool(step.clip) or any(every in x.tests for _, x in one.clips))
-    if step is None or every is None or one.is_run or len(made) < 2 or not accumulates:
+    if step is None or one.is_run or len(made) < 2:
         return
     (first, earlier), (again, later) = made[-2:]
-    between = (x for x in one.events[first:again] if x.loops[: len(earlier.loops)] == earlier.loops)  # not in a loop around
+    between = [x for x in one.events[first:again] if x.loops[: len(earlier.loops)] == earlier.loops]  # not in a loop around
     zeros = [x for x in between if isinstance(x, Zero) and one.concerns(x.params, step.params)]
-    if earlier.where == later.where and zeros and zeros[0].tests <= later.tests - {every}:  # in each pass
+    if earlier.where != later.where or not zeros:
+        return
+    every = next((x for x in step.tests if x.kind == "every"), None)
+    # a clip in each pass is one of its own gradients
+    accumulates = bool(step.clip) or any(every in x.tests for _, x in one.clips)
+    if every is not None and accumulates and zeros[0].tests <= later.tests - {every}:  # in each pass
         reason = f"{zeros[0].text} clears the gradients of the earlier passes, and {step.text} runs only if {every.text}."
         yield Found("GM108", zeros[0], reason, "Call it after the step.", (step,))
+    is_inner = len(later.loops) > len(step.loops) and later.loops[: len(step.loops)] == step.loops and not later.is_try
+    uses = any(isinstance(x, (Clip, Measure, Reduce)) for x in between) or any(isinstance(x, Write) for x in one.events)
+    if is_inner and not uses and zeros[0].tests <= later.tests and one.concerns(later.params, step.params):
+        reason = (
+            f"{zeros[0].text} clears the gradients of the earlier passes of the inner loop: {step.text} takes the last one's."
+        )
+        yield Found("GM108", zeros[0], reason, "Call it before the inner loop, once for each step.", (step,))
 
 
 def _lost_in_run(one: Round) -> Iterator[Found]:

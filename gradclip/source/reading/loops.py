@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradclip.rounds import Clip, Step
+from gradclip.rounds import Backward, Clip, Step
 from gradclip.source.reading.values import Elements, Gradients, Tuple, Value
 
 if TYPE_CHECKING:
@@ -51,6 +51,15 @@ def _left_early(machine: Machine, node: ast.AST, start: int) -> None:
             machine.events[i] = replace(x, is_first=True)
 
 
+def _tried(machine: Machine, node: ast.For | ast.AsyncFor | ast.While, start: int) -> None:
+    """A test ends the loop: the backward pass before it may be a try, which the next one replaces."""
+    depth = len(machine.loops) + 1
+    made = [(i, x) for i, x in enumerate(machine.events[start:], start) if isinstance(x, Backward) and len(x.loops) == depth]
+    if made and (isinstance(node, ast.While) or any(isinstance(x, ast.Break) for x in ast.walk(node))):
+        for i, x in made:
+            machine.events[i] = replace(x, is_try=True)
+
+
 def _is_last(loop: ast.AST, line: int) -> bool:
     """Whether a return or a break always follows the statement in a line, which is about the loop's target."""
     names = {x.id for x in ast.walk(getattr(loop, "target", loop)) if isinstance(x, ast.Name)}
@@ -92,6 +101,7 @@ def _repeated(
         if left in ("return", "raise"):
             return left
         depth = len(machine.loops) + 1
+        _tried(machine, node, before)
         has_stepped = number == 0 and any(isinstance(x, Step) and len(x.loops) > depth for x in machine.events[start:])
         if left == "break" or has_stepped:
             break
