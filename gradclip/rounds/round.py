@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -154,17 +154,22 @@ def rounds(
     if is_run:
         usual = _usual(found)
         return [replace(x, usual=usual) for x in (*found, make(_unstepped(events)))]
-    for last, rest in _ends(events):
+    for last, rest in _ends(events, clipped):
         found.append(make(rest, None, last, id(last) in clipped))
     return found
 
 
-def _ends(events: Sequence[Event]) -> Iterator[tuple[Step | None, tuple[Event, ...]]]:
-    """What comes after the last step of each optimizer: all, or what certainly concerns it alone where others step later."""
+def _ends(events: Sequence[Event], clipped: Set[int]) -> Iterator[tuple[Step | None, tuple[Event, ...]]]:
+    """What comes after the last step of each optimizer: all, or what certainly concerns it alone where others step later.
+
+    A clip that comes after a step with a clip of its own is another's: nothing is told of it here.
+    """
     places = {x.optimizer: i for i, x in enumerate(events) if isinstance(x, Step)}
     last = max(places.values(), default=-1)
     for place in sorted({*places.values(), last}):
         step, later = events[place] if place >= 0 else None, events[place + 1 :]
+        if place < last and id(step) in clipped:
+            continue
         if place < last and step is not None:
             others = [x for x in later if isinstance(x, Step)]
             mine = (x for x in later if not isinstance(x, Step) and x.params.meets(step.params) is True)
