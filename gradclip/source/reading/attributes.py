@@ -91,7 +91,10 @@ def _of_class(machine: Machine, owner: Instance, name: str) -> Value:
         for statement in one.node.body:
             targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
             if any(getattr(x, "id", "") == name for x in targets) and (given := getattr(statement, "value", None)) is not None:
-                return named(machine.value(given), name)
+                value = machine.value(given)
+                if isinstance(value, Instance):  # of a factory: one for each object
+                    owner.fields[name] = value
+                return named(value, name)
     if name in _WRAPPED:
         return owner
     found = Thing((*owner.token, name), tests.marked(name))

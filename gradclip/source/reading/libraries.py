@@ -21,6 +21,7 @@ from gradclip.source.reading import (
     mends,
     modules,
     own,
+    records,
     scales,
     slots,
     taken,
@@ -96,6 +97,8 @@ def function(machine: Machine, name: str, given: Call) -> Value:
         return Table(machine.fresh(given.node, "table"), is_of_lists=True)
     if last == "partial" and isinstance(first, (Function, Bound, Library)):
         return _partial(first, given)
+    if (made := records.function(machine, name, given)) is not None:
+        return made
     if last in forward.DETACHED:
         return Context((name,), kind="detached")
     if last == "scale_loss" and first is not None:

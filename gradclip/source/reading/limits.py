@@ -18,6 +18,7 @@ __all__ = ["about", "between", "declared", "of_native", "order", "ranged"]
 
 _TYPE = re.compile(r"norm_?type|(^|_)(ord|order|p)$", re.IGNORECASE)  #: a name of the order of a norm
 _LIMIT = re.compile(r"max|clip|limit|threshold", re.IGNORECASE)  #: a name of a limit
+_NONE = re.compile(r"(\bis( not)?|[!=]=) None\)?`$")  #: a test that 0 passes
 _TELLS = re.compile(r"norm|val|global|each|per_", re.IGNORECASE)  #: a name that says what its limit is of
 
 
@@ -161,8 +162,16 @@ def _is_off(machine: Machine, limit: Value | None, node: ast.expr | None, settin
             return False
     elif value != 0 or value is False:
         return False
-    tested = (x for x in machine.conditions if any(name in x.text for name in names) or _is_of(x.key, limit))
-    return not any(True for _ in tested)
+    tested = [x for x in machine.conditions if any(name in x.text for name in names) or _is_of(x.key, limit)]
+    return all(_NONE.search(x.text) for x in tested) and (not tested or _is_as_given(machine, node))
+
+
+def _is_as_given(machine: Machine, node: ast.expr | None) -> bool:
+    """Whether an expression is a setting of an object that the source leaves as it was: ``args.clip``."""
+    if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id != "self"):
+        return False
+    stored = (x.attr for x in machine.scope.file.nodes if isinstance(x, ast.Attribute) and isinstance(x.ctx, ast.Store))
+    return node.attr not in stored
 
 
 def _is_of(key: object, limit: Value | None) -> bool:
