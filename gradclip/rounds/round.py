@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,7 @@ class Round:
     untaken: Mapping[int, Params] = field(default_factory=dict)  #: of a run: what a clip, by its place, has and no step takes
     number: int = 0  #: among the steps of its optimizer, from 1
     usual: int = 1  #: of a run: the backward passes of a step
+    _places: dict[tuple[type[Event], ...], list[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def concerns(self, one: Params, other: Params) -> bool:
         """Whether two events are about the same gradients, as far as that is known."""
@@ -67,12 +69,19 @@ class Round:
     def before(self, place: int, *kinds: type[Event]) -> list[Event]:
         """The events of some kinds before a place that concern its event, the last one first."""
         start = 0 if self.is_run else max(0, place - _FAR)
-        return [x for x in reversed(self.events[start:place]) if isinstance(x, kinds) and self._is_near(x, place)]
+        return [x for x in reversed(self._between(start, place, kinds)) if self._is_near(x, place)]
 
     def after(self, place: int, *kinds: type[Event]) -> list[Event]:
         """The events of some kinds between a place and the step that concern its event, in order."""
-        end = None if self.is_run else place + 1 + _FAR
-        return [x for x in self.events[place + 1 : end] if isinstance(x, kinds) and self._is_near(x, place)]
+        end = len(self.events) if self.is_run else place + 1 + _FAR
+        return [x for x in self._between(place + 1, end, kinds) if self._is_near(x, place)]
+
+    def _between(self, first: int, end: int, kinds: tuple[type[Event], ...]) -> list[Event]:
+        """The events of some kinds between two places: each kind is looked for once, however many clips ask."""
+        if kinds not in self._places:
+            self._places[kinds] = [i for i, x in enumerate(self.events) if isinstance(x, kinds)]
+        places = self._places[kinds]
+        return [self.events[i] for i in places[bisect_left(places, first) : bisect_left(places, end)]]
 
     def may_change(self, place: int) -> bool:
         """Whether anything before a place may have made or changed the gradients of its event."""
