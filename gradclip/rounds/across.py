@@ -64,7 +64,7 @@ def _parted(rounds: Iterable[Round]) -> tuple[list[_Taken], dict[object, tuple[S
         if clips := [clip for _, clip in one.clips]:
             clipped.append((step, clips[-1], made))
         elif step.clip:
-            clipped.append((step, Step(text=step.clip), made))
+            clipped.append((step, Step(text=step.clip, tests=step.tests), made))
         if clips or step.clip or any(isinstance(x, Clip) or (isinstance(x, Write) and not x.is_mend) for x in one.events):
             treated.add((step.where, step.optimizer))
         elif made:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradclip.rounds import Condition, Write
 from gradclip.source.reading import (
+    branches,
     coefficients,
     degrees,
     elements,
@@ -103,6 +104,7 @@ def _assign(machine: Machine, node: ast.Assign) -> None:
     for target in node.targets:
         machine.bind(target, value)
     slots.bound(machine, node.targets, value)
+    branches.bound(machine, node.targets, value)
 
 
 def _assigned(machine: Machine, target: ast.expr | None, node: ast.expr) -> Value:

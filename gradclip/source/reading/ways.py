@@ -66,6 +66,7 @@ def read(file: File) -> Reading:
             values = [one for events in machine.taken if not _is_lost(events, machine) for one in rounds(events)]
             sides += values
             shown += (*_of_way(own, machine, clips, followed), *relapsed((*own, *values, *rounds(machine.stages))))
+            shown += (one for events in machine.branched for one in differing(rounds(events)))
             if left <= 0:
                 break
         for one in (*shown, *differing(sides)):
