@@ -47,9 +47,10 @@ _ELEMENTS = re.compile(
 _EXTREMES = {"min": "min", "minimum": "min", "max": "max", "maximum": "max"}
 #: in lower case: names that a clip by hand has
 _BY_HAND = re.compile(
-    r"clip(p|_?(grad|norm|coef|val|fac|scal|rat|by))|(?<!\w)(?>\w*?grad)\w*clip|(global|total|grad|tree)_norm|dpsgd"
+    r"clip(ped(_?norm)?\b|p\w*?grad|_?(grad|norm|coef|val|fac|scal|rat|by))|(?<!\w)(?>\w*?grad)\w*clip|(global|total|grad|tree)_norm|dpsgd"
 )
 _WORD = re.compile(r"\w+")
+_NAME = re.compile(r"[\w.]+")  #: a path or an option is none: "open-clip/model"
 _PLAIN = frozenset({"clip", "clamp"})  #: words of English too: a string with one names a function if something looks it up
 _CALLED = re.compile(r"\w+(?=\s*\()")
 #: in lower case: a bound or a norm, which may be of gradients
@@ -104,7 +105,7 @@ def names_clip(source: str, names: Collection[str]) -> bool:
         return False
     written, bounds = _read(parsed(source), "getattr" in source)
     text = "\n".join(written)
-    is_called = ("optax" in lower and "norm" in text) or ("grad" in written and "total" in text)
+    is_called = ("optax" in lower and "norm" in written) or {"grad", "total"} <= written
     return bounds or is_called or not written.isdisjoint(names) or _BY_HAND.search(text.lower()) is not None
 
 
@@ -121,7 +122,7 @@ def _read(tree: ast.Module, looks_up: bool) -> tuple[set[str], bool]:
             words.add(node.id)
         elif isinstance(node, ast.Constant):
             if isinstance(node.value, str):
-                words.update(_named_in(node.value) if looks_up or node.value not in _PLAIN else ())
+                words.update(_named_in(node.value, looks_up))
         elif isinstance(node, ast.alias):
             words.update(node.name.split("."))
         elif isinstance(node, (ast.FunctionDef, ast.arg)):
@@ -148,9 +149,13 @@ def _nodes(tree: ast.Module) -> Iterator[ast.AST]:
                 stack.append(value)
 
 
-def _named_in(text: str) -> Sequence[str]:
+def _named_in(text: str, looks_up: bool) -> Collection[str]:
     """What a string names: the words of a name or an option, and what code in it calls; nothing for those of a sentence."""
-    return _WORD.findall(text) if " " not in text else _CALLED.findall(text)
+    if " " in text:
+        return _CALLED.findall(text)
+    if text in _PLAIN:
+        return (text,) if looks_up else ()
+    return _WORD.findall(text) if _NAME.fullmatch(text) else {*_WORD.findall(text)} - _PLAIN
 
 
 def _is_nested(node: ast.Call) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from migrate.codemods import migrate
 
+from gradclip.source.hidden import names_clip
 from gradclip.source.model import Verdict
 
 FOLDER = Path(__file__).with_name("kinds")
@@ -36,3 +37,15 @@ def test_there_are_many_kinds_of_each_answer() -> None:
     counts = [sum(one == answer for one, *_ in KINDS) for answer in ("named", "rewritten", "quiet")]
     assert all(count >= least for count, least in zip(counts, (60, 40, 20), strict=True)), counts
     assert len({text for *_, text in KINDS}) == len(KINDS)
+
+
+UNREAD = {
+    "a path": 'weights = getattr(hub, "open-clip/model")\n',
+    "an action": "def act(action):\n    return clipped_action(action)\n",
+    "a total of losses": "def train(p):\n    total_loss = loss(p)\n    p.grad = None\n    return total_loss / layer_norm\n",
+}
+
+
+@pytest.mark.parametrize("kind", UNREAD)
+def test_a_source_whose_words_only_resemble_a_clip_is_not_read(kind: str) -> None:
+    assert not names_clip(UNREAD[kind], {"clip", "clip_grad_norm_"})
