@@ -168,7 +168,8 @@ class _Unit(Guesses):
                 self._bind([node.target], self._of(node.iter), node.iter)
                 self._block(node.body + node.orelse)
             case ast.If() | ast.While():
-                self._of(node.test)
+                if self._of(node.test).has(Fact.OVER) and isinstance(node.test, ast.Compare):
+                    self._replaced(node.test, node.body)
                 self._branches(node.body + node.orelse)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self._function(node)
@@ -183,6 +184,13 @@ class _Unit(Guesses):
                 self._block([*node.body, *(one for h in node.handlers for one in h.body), *node.orelse, *node.finalbody])
             case ast.Expr():
                 self._of(node.value)
+
+    def _replaced(self, test: ast.Compare, body: Sequence[ast.stmt]) -> None:
+        """Note an element that gets another value where it is over a limit: ``if g[i] > limit: g[i] = limit``."""
+        compared = {ast.unparse(one) for one in (test.left, *test.comparators) if isinstance(one, ast.Subscript)}
+        for one in body:
+            for target in one.targets if isinstance(one, ast.Assign) else ():
+                self._noted(target, isinstance(target, ast.Subscript) and ast.unparse(target) in compared)
 
     def _branches(self, body: Sequence[ast.stmt]) -> None:
         """What may not run: a name also keeps the value that it had before."""
