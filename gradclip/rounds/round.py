@@ -14,9 +14,9 @@ from typing import Any
 from gradclip.rounds.events import Backward, Clip, Event, Step, Unscale, Write, Zero
 from gradclip.rounds.params import NO_PARAMS, Params, Token
 
-__all__ = ["Round", "rounds"]
+__all__ = ["FAR", "Round", "rounds"]
 
-_FAR = 30  #: so many events before and after one are looked at
+FAR = 30  #: so many events before and after one are looked at
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class Round:
 
     def before(self, place: int, *kinds: type[Event]) -> list[Event]:
         """The events of some kinds before a place that concern its event, the last one first."""
-        start = 0 if self.is_run else max(0, place - _FAR)
+        start = 0 if self.is_run else max(0, place - FAR)
         return [x for x in reversed(self._between(start, place, kinds)) if self._is_near(x, place)]
 
     def after(self, place: int, *kinds: type[Event]) -> list[Event]:
         """The events of some kinds between a place and the step that concern its event, in order."""
-        end = len(self.events) if self.is_run else place + 1 + _FAR
+        end = len(self.events) if self.is_run else place + 1 + FAR
         return [x for x in self._between(place + 1, end, kinds) if self._is_near(x, place)]
 
     def _between(self, first: int, end: int, kinds: tuple[type[Event], ...]) -> list[Event]:
@@ -85,7 +85,7 @@ class Round:
 
     def may_change(self, place: int) -> bool:
         """Whether anything before a place may have made or changed the gradients of its event."""
-        events = self.events[max(0, place - _FAR) : place]
+        events = self.events[max(0, place - FAR) : place]
         return any(isinstance(x, (Backward, Write)) and x.params.meets(self.events[place].params) is not False for x in events)
 
     def _is_near(self, event: Event, place: int) -> bool:
@@ -224,8 +224,8 @@ def _taken(events: Sequence[Event], place: int, step: Step) -> tuple[list[int], 
 
 def _stale(events: Sequence[Event], place: int, step: Step) -> Iterator[Step]:
     """The steps of others before the last clip, whose gradients nothing has removed since."""
-    last = next((i for i in range(place - 1, max(0, place - _FAR), -1) if isinstance(events[i], Clip)), 0)
-    for i in range(max(0, last - _FAR), last):
+    last = next((i for i in range(place - 1, max(0, place - FAR), -1) if isinstance(events[i], Clip)), 0)
+    for i in range(max(0, last - FAR), last):
         other = events[i]
         if isinstance(other, Step) and other.params.known and other.params.meets(step.params) is False:
             removed = (x for x in events[i + 1 : last] if isinstance(x, Zero) and x.params.meets(other.params) is not False)

@@ -99,9 +99,11 @@ def one_sided(one: Round) -> Iterator[Found]:
 def hooked(one: Round) -> Iterator[Found]:
     """A hook's clipped gradient is lost, or the hook comes after the gradients."""
     for i, x in enumerate(one.events):
+        if not isinstance(x, Hook):
+            continue
         made = [y for y in one.events[:i] if isinstance(y, Backward)]
-        if isinstance(x, Hook) and not x.is_late:
+        if not x.is_late:
             yield Found("GM137", x, "")
-        elif isinstance(x, Hook) and made and one.step is not None and one.concerns(x.params, one.step.params):
+        elif made and one.step is not None and one.concerns(x.params, one.step.params):
             reason = f"{made[-1].text} has made the gradients before the hook is registered: it clips none of them."
             yield Found("GM108", x, reason, "Register hooks once, before the first backward pass.", (made[-1],))

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Clip, Measure
+from gradclip.rounds.round import FAR
 from gradclip.source.reading.coefficients import LOCAL, MATRIX, Norm
 from gradclip.source.reading.degrees import KEEPS, LIKE, MEASURED, WEIGHTS, degree, said
 from gradclip.source.reading.program import last
@@ -134,16 +135,23 @@ def rooted(machine: Machine, node: ast.BinOp, left: Value) -> None:
 def _used(machine: Machine, one: Value, use: str) -> None:
     if isinstance(one, Norm) and one.event is not None and any(isinstance(x, Clip) for x in one.history):
         machine.measured.append((*one.history, replace(one.event, use=use)))
-    for place in (int(x[len(MEASURED) :]) for x in one.marks if x.startswith(MEASURED)):
+    for place in _places(one):
         event = machine.events[place] if place < len(machine.events) else None
         if isinstance(event, Measure):
             machine.events[place] = replace(event, use=use)
 
 
+def _places(one: Value) -> list[int]:
+    """The events in which a norm was measured."""
+    return [int(x[len(MEASURED) :]) for x in one.marks if x.startswith(MEASURED)]
+
+
 def compared(machine: Machine, left: Value, right: Value) -> None:
     """``norm > limit``: with the limit of the clip, or more, a norm after the clip is never larger."""
     for one, other in ((left, right), (right, left)):
-        events = one.history if isinstance(one, Norm) else machine.events
+        places = _places(one)
+        near = machine.events[max(0, min(places) - FAR) : max(places) + 1] if places else ()
+        events = one.history if isinstance(one, Norm) else near
         limits = [x.limit for x in events if isinstance(x, Clip)]
         value = number_of(other)
         above = any(x == other.token or (value is not None and isinstance(x, (int, float)) and value >= x) for x in limits)
