@@ -96,7 +96,7 @@ def test_some_elements_are_not_written_in_a_compiled_function() -> None:
     with pytest.raises(torch._dynamo.exc.Unsupported, match="share elements"):
         compiled(x[:10], x[8:])
     assert torch.equal(x, torch.ones(16, dtype=torch.float64))
-    assert float(compiled(x[:8], x[8:])) == 4.0
+    assert float(compiled(x[:8], x[8:])) == pytest.approx(4.0, rel=1e-15)  # torch adds up in another order on other processors
     assert torch.allclose(x, torch.full((16,), 0.5, dtype=torch.float64))
 
 
