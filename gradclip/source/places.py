@@ -15,7 +15,6 @@ __all__ = ["Places"]
 
 #: the statements for which Python's parser gives the start of each nested statement
 _WITH_BODIES = (cst.ClassDef, cst.FunctionDef, cst.If, cst.For, cst.While, cst.With, cst.Try)
-_HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler)
 
 
 class _Spans(ByteSpanPositionProvider):
@@ -44,31 +43,20 @@ class Places:
     ) -> None:
         self._module, self._lines, self._parents = module, lines, parents
         self._starts: dict[cst.CSTNode, tuple[int, tuple[str, ...]]] = {}
-        self._ends: dict[cst.CSTNode, int] = {}  #: of the statements with a body
         self._found: dict[cst.CSTNode, tuple[int, int]] = {}
         self._read(module.body, tree.body, ())
 
     def of(self, node: cst.CSTNode) -> tuple[int, int]:
         """The start and the end of a node, in bytes."""
         found = self._found.get(node)
-        if found is None and node in self._ends:
-            found = self._found[node] = self._starts[node][0], self._ends[node]
         if found is None:
-            unit, part = node, node
-            while unit not in self._starts and unit in self._parents:
-                unit, part = self._parents[unit], unit
-            if unit in self._starts:
-                self._find(unit, self._is_header(part, unit))
-            else:  # a comma or a bracket has no parent
-                for one in self._starts:
-                    self._find(one)
+            unit: cst.CSTNode | None = node
+            while unit is not None and unit not in self._starts:
+                unit = self._parents.get(unit)
+            for one in [unit] if unit is not None else list(self._starts):  # a comma or a bracket has no parent
+                self._find(one)
             found = self._found[node]
         return found
-
-    def _is_header(self, part: cst.CSTNode, unit: cst.CSTNode) -> bool:
-        """Whether a part of a statement precedes its body, whose nodes need no position then."""
-        after = (getattr(unit, name, None) for name in ("body", "orelse", "finalbody"))
-        return unit in self._ends and part not in after and not isinstance(part, _HANDLERS)
 
     def _read(self, body: Sequence[cst.CSTNode], said: Sequence[ast.stmt], indents: tuple[str, ...]) -> None:
         number = 0
@@ -78,14 +66,12 @@ class Places:
             self._starts[node] = self._lines[first.lineno - 1] + first.col_offset, indents
             block = node.body if isinstance(node, _WITH_BODIES) else None
             if isinstance(block, cst.IndentedBlock):
-                self._ends[node] = self._lines[(first.end_lineno or 1) - 1] + (first.end_col_offset or 0)
                 inner = self._module.default_indent if block.indent is None else block.indent
                 self._read(block.body, getattr(first, "body", ()), (*indents, inner))
 
-    def _find(self, unit: cst.CSTNode, is_header: bool = False) -> None:
+    def _find(self, unit: cst.CSTNode) -> None:
         start, indents = self._starts[unit]
-        written = unit.with_changes(body=cst.IndentedBlock(())) if is_header else unit
-        spans = _Spans().of(written, indents, self._module)
-        offset = start - spans[written][0]
+        spans = _Spans().of(unit, indents, self._module)
+        offset = start - spans[unit][0]
         for node, (first, length) in spans.items():
             self._found[node] = first + offset, first + offset + length
