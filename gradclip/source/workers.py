@@ -7,6 +7,7 @@ It starts isolated (``-I``): the user's folder hides none of Python's modules fr
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import pickle
 import subprocess
@@ -34,6 +35,7 @@ from gradclip.source.workers import serve
 serve()
 """
 
+_OBJECTS = 50_000  #: before the garbage collector looks at them: a tree has many, and few of them become garbage
 
 #: the process on the other side of the pipes is gone
 _ENDED = (OSError, EOFError, pickle.UnpicklingError)
@@ -198,6 +200,8 @@ def serve() -> None:
     function = tasks.get()
     pickle.dump("" if callable(function) else function, out)
     out.flush()
+    gc.freeze()  # what the imports have made stays
+    gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])
     while True:
         pickle.dump(function(tasks.get()), out)
         out.flush()
