@@ -79,7 +79,7 @@ def _of_limits(run: Run) -> Iterator[Found]:
         said = f"the limit was {short(limits[-1])}, and the norms were from {short(min(norms))} to {short(max(norms))}"
         advice = "" if known[0].kind == "value" else advised(norms)
         if all(limit >= _NEVER * max(norms) for limit in limits):
-            yield Found("GD301", where, said, advice=advice)
+            yield Found("GD301", where, said, advice=advice, is_note=len(norms) < _EARLY)
         elif known[0].kind != "value" and all(limit < _ALWAYS * n for limit, n in zip(limits, norms, strict=True)):
             name = _invariant(run, known[0])
             said += f": no smaller learning rate with {name}, whose steps are as long at any scale" if name else ""

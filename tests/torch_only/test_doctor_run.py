@@ -188,6 +188,11 @@ def test_the_limit_to_take_and_the_exact_norms() -> None:
     assert all(math.isclose(x["after"], 1.0, rel_tol=1e-5) for x in told.report["norms"])
 
 
+def test_a_limit_that_ten_norms_do_not_reach() -> None:
+    (finding,) = watched.ran("torch", "right_large_limit", "--steps", "10").report["findings"]
+    assert finding["code"] == "GD301"
+
+
 def test_the_culprit_has_its_name() -> None:
     (finding,) = watched.ran("torch", "not_finite").report["findings"]
     assert "0.weight" in finding["text"]
