@@ -96,7 +96,7 @@ def staying(one: Round) -> Iterator[Found]:
 
 
 def _spoiled(one: Round) -> tuple[frozenset[Token], list[Backward]]:
-    """What is not finite at the end of a run, and the passes since it was removed, the last one first."""
+    """The gradients that are not finite when a run ends, and the backward passes since they were last removed, newest first."""
     made = (x for x in reversed(one.events) if isinstance(x, Backward) and one.is_run and one.step is None)
     broken = next((x.broken.known for x in made), frozenset[Token]())
     kept = takewhile(lambda x: not (isinstance(x, Zero) or _is_whole(x, broken)), reversed(one.events)) if broken else ()

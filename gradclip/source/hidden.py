@@ -61,7 +61,7 @@ _ROOT = re.compile(
     r"|max\((\w+\.)*min\(|min\((\w+\.)*max\("
 )
 _GRADIENT = re.compile(rf"[gG]rad|GRAD|update|gnorm|dparams|dtheta|\bg(s|vs)?\b|\bd[A-Z]|\bd[wb]\b|{_DERIVED}")
-#: a comparison of what may be a gradient, or of an array in its own index: ``g[g > limit] = limit``
+#: a likely gradient is compared, or an array inside its own index, as in ``g[g > limit] = limit``
 _MASK = re.compile(
     r"([gG]rads?|\bg)(?=\W)[\w.()\[\]\s]{0,40}([<>]|(?<=\.)g[te]\()"
     r"|\b(\w+)\[[^\]\n]{0,20}\b\3\b[^\]\n]*[<>][^\]\n]*\] *="

@@ -18,6 +18,7 @@ from gradclip.source.reading import (
     limits,
     measures,
     mends,
+    methods,
     modules,
     scales,
     slots,
@@ -180,7 +181,7 @@ def _of_super(machine: Machine, name: str, given: Call) -> Value:
             return machine.enter(method, given.args, given.given, given.node, owner)
     if isinstance(owner, Instance) and name == "__init__" and _is_of_torch(machine, owner.of):
         owner.base = _optimizer(owner, given)
-    if isinstance(owner, Instance) and owner.base is not None and (made := libraries.method(machine, owner.base, name, given)):
+    if isinstance(owner, Instance) and owner.base is not None and (made := methods.method(machine, owner.base, name, given)):
         return made
     return machine.unknown(Thing(("super", name)), given)
 
@@ -223,7 +224,7 @@ def _method(machine: Machine, owner: Value, name: str, given: Call) -> Value:
             return machine.enter(method, given.args, given.given, given.node)
     if isinstance(owner, (coefficients.Norm, coefficients.Coefficient)):  # (limit / norm).clip(max=1.0)
         return coefficients.function(machine, name, Call(given.node, (owner, *given.args), given.given)) or owner
-    made = libraries.method(machine, owner, name, given)
+    made = methods.method(machine, owner, name, given)
     measures.held(owner, name, given.args)
     more = forward.through(machine, owner) | scales.marked(owner, name)
     return made if made is not None else unknown(machine, Thing((*owner.token, name), owner.marks), given, more)

@@ -98,7 +98,7 @@ class Machine:
         self.measured: list[tuple[Event, ...]] = []  #: the same, up to a norm whose use is known
         self.idle: dict[object, Made] = {}  #: by place, objects with a name that clip, and that nothing has read
         self.unread: dict[object, tuple[Event, ...]] = {}  #: those of them that a step has been made without
-        self.branched: list[tuple[Event, ...]] = []  #: the steps of branches of which one gets a clip
+        self.branched: list[tuple[Event, ...]] = []  #: the steps of alternative branches: only some get the clip
         self.read: set[object] = set()  #: the places of others
         self.sums: dict[Token, Gradients] = {}  #: what the program has added to its own variables, by their identity
         self.parts: dict[Token, dict[str, Value]] = {}  #: by owner: the modules that have been put into it
