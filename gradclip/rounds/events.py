@@ -92,9 +92,7 @@ class Measure(Event):
 class Clip(Event):
     """A clip: whose gradients, by which rule and limit."""
 
-    kind: str = (
-        "norm"  #: "norm": by one norm; "each": a norm for each gradient; "example": for each example; "value": each element
-    )
+    kind: str = "norm"  #: or "each", by a norm for each gradient; "example", for each example; "value", each element
     limit: Hashable = None  #: a number, or the identity of what holds it; None if it is unknown
     setting: str = ""  #: the name of what holds the limit, as far as it is known
     order: object = None  #: of the norm, as the program gives it; None if it is unknown

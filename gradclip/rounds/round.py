@@ -177,9 +177,9 @@ def _ends(events: Sequence[Event], clipped: Set[int]) -> Iterator[tuple[Step | N
     last = max(places.values(), default=-1)
     for place in sorted({*places.values(), last}):
         step, later = events[place] if place >= 0 else None, events[place + 1 :]
-        if place < last and id(step) in clipped:
-            continue
         if place < last and step is not None:
+            if id(step) in clipped:
+                continue
             others = [x for x in later if isinstance(x, Step)]
             mine = (x for x in later if not isinstance(x, Step) and x.params.meets(step.params) is True)
             later = [x for x in mine if all(y.params.meets(x.params) is not True for y in others)]

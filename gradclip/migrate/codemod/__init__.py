@@ -83,13 +83,15 @@ def _shadowed(own: str) -> Finding:
 
 def _reduced_first(decisions: Sequence[Decision], source: Source) -> list[Decision]:
     """The decisions; a clip before the reduction over replicas stays until a person has moved it."""
-    early = {outer for one in decisions if one.code == _EARLY for outer in _around(one, source)}
-    at = {one.node for one in decisions if one.code == _EARLY}
+    early = [one for one in decisions if one.code == _EARLY]
+    if not early:
+        return [*decisions]
+    at, functions = {one.node for one in early}, {outer for one in early for outer in _around(one, source)}
     made = []
     for one in decisions:
         if isinstance(one, Rewrite) and one.node in at:
             continue
-        is_early = isinstance(one, Rewrite) and one.code in CODES and early and _around(one, source) & early
+        is_early = isinstance(one, Rewrite) and one.code in CODES and _around(one, source) & functions
         made.append(manual(one.node, Finding(one.code, advice=_MOVE), one.api) if is_early else one)
     return made
 
