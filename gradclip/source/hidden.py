@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from gradclip.source.parsing import parsed
 from gradclip.source.reading.program import last
 
-__all__ = ["hide", "may_clip", "may_mask", "names_clip"]
+__all__ = ["hide", "may_clip", "may_mask", "names_clip", "trains"]
 
 _DERIVED = r"\bd(params|theta|[WUV])\w*(\[\w+\])? *[*/]="  #: a gradient that is called as in a formula: ``dW *= k``
 
@@ -66,6 +66,10 @@ _MASK = re.compile(
     r"([gG]rads?|\bg)(?=\W)[\w.()\[\]\s]{0,40}([<>]|(?<=\.)g[te]\()"
     r"|\b(\w+)\[[^\]\n]{0,20}\b\3\b[^\]\n]*[<>][^\]\n]*\] *="
 )
+#: what a training step has: gradients that are made or used, or the functions that do
+_TRAINS = re.compile(
+    r"backward\(|\.step\(|[oO]ptim|optax|minimize\(|\.grad\b|\b(value_and_)?grad\(|GradientTape|\bgradients?\(|apply_(gradients|updates)"
+)
 _SHORT = 3  # lines: hiding a shorter body saves too little
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -81,6 +85,11 @@ def may_clip(source: str, *, lint: bool) -> bool:
     return bool(is_bound and _GRADIENT.search(source)) or bool(
         ("grad" in lower or re.search(_DERIVED, source)) and _ROOT.search(lower)
     )
+
+
+def trains(text: str) -> bool:
+    """Whether a text has a word of a training step: its clip may stand in another file, or under a name of its own."""
+    return _TRAINS.search(text) is not None
 
 
 def may_mask(text: str) -> bool:

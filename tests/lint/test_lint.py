@@ -441,3 +441,17 @@ def test_every_rule_has_a_page_with_programs_and_a_line_in_the_list() -> None:
         assert f"| [{code}]({code}.md) | {rule.severity} |" in listed
         assert len(programs(code)) == 2
     assert {path.stem for path in PAGES.glob("GM*.md")} == RULES.keys()
+
+
+def test_a_model_called_clip_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library of models has hundreds of such files, and each took a tenth of a second."""
+    model = "import torch\nfrom models import CLIP\n\nclass ClipHead(CLIP):\n    norm = clip_head = None\n"
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("read")
+
+    monkeypatch.setattr("gradclip.source.sites.Source", refuse)
+    assert linted(model) == ()
+    for trains in ("loss.backward()\n", "optimizer.step()\n", "clip_grad_norm_(parameters, 1.0)\n"):
+        with pytest.raises(AssertionError, match="read"):
+            linted(model + trains)

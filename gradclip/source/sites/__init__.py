@@ -19,7 +19,7 @@ from gradclip.source.byhand import clamps, likely, norms
 from gradclip.source.codes import wanted
 from gradclip.source.found import ApiCall, Context, Decision, manual
 from gradclip.source.gradients import Gradients
-from gradclip.source.hidden import may_clip, names_clip
+from gradclip.source.hidden import may_clip, names_clip, trains
 from gradclip.source.model import Migrated, Options, Site, SourceError, Verdict
 from gradclip.source.resolve import Resolver
 from gradclip.source.settings import KEYS
@@ -71,7 +71,8 @@ def read(source: str, options: Options, do: Callable[[Context], Migrated]) -> Mi
     gc.disable()  # a tree has many objects, and none becomes garbage during parsing
     try:
         likely_at = [] if options.lint else [place.lineno for place, _ in likely.places(text)]
-        if not (options.lint or options.norms or likely_at or names_clip(text, _CLIPS)):
+        is_asked = options.norms or likely_at or (options.lint and trains(text))
+        if not (is_asked or names_clip(text, _CLIPS)):
             return Migrated(source)
         made = do(_context(Source(text, likely_at), options))
     except RecursionError:
