@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import cast
@@ -111,9 +112,12 @@ def _without_effect(run: Run) -> Iterator[Found]:
     is_alone = run.idle >= {one.step.optimizer for one in run.rounds}
     for key in run.idle:
         rounds = [one for one in run.rounds if one.step.optimizer == key]
-        step = rounds[-1].step
-        if step.owns & written:
-            text = f"the gradients of {step.text} were removed{_removed(run, step)} after the backward pass and before the step"
+        step, advice, place = rounds[-1].step, "", _removed(run, rounds[-1].step)
+        if step.owns & written and step.ids and not place:
+            text = f"the gradients that {step.text} took were 0, and nothing had removed them"
+            advice = "Look for what makes the loss flat: a clamp of an error has no gradient beyond its bounds."
+        elif step.owns & written:
+            text = f"the gradients of {step.text} were removed{place} after the backward pass and before the step"
         elif orphans or is_alone:
             others = f"; the backward passes wrote those of {many(orphans)} of no optimizer: {run.named(orphans)}"
             text = f"none of the {step.total} parameters of {step.text} ever had a gradient{others if orphans else ''}"
@@ -121,13 +125,15 @@ def _without_effect(run: Run) -> Iterator[Found]:
             continue  # a part that does not learn now
         clips = (x.where for x in run.events if isinstance(x, Clip) and x.ids & (step.owns | orphans))
         for i, one in enumerate(rounds):
-            yield Found("GD112", step.where, text, step=one.number, about=tuple(dict.fromkeys(clips)) if not i else ())
+            about = tuple(dict.fromkeys(clips)) if not i else ()
+            yield Found("GD112", step.where, text, step=one.number, advice=advice, about=about)
 
 
 def _removed(run: Run, step: Step) -> str:
-    """The place that removed the gradients before a step."""
+    """The place that removed the gradients between the backward pass and a step."""
     before = run.events[: next(i for i, x in enumerate(run.events) if x is step)]
-    place = next((x.where for x in reversed(before) if isinstance(x, Zero) and x.ids & step.owns), None)
+    since = itertools.takewhile(lambda x: not isinstance(x, Backward), reversed(before))
+    place = next((x.where for x in since if isinstance(x, Zero) and x.ids & step.owns), None)
     return "" if place is None else f" ({place})"
 
 

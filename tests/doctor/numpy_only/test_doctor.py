@@ -214,6 +214,15 @@ def test_what_is_no_mistake_is_a_line() -> None:
     assert finding.advice.startswith("gradclip choose says of these 20 norms: 2.1. It is just above the 90th percentile, 2: ")
 
 
+def test_gradients_that_are_0_are_not_called_removed() -> None:
+    still = replace(STEP, norms=((1, 0.0), (2, 0.0)), owns=BOTH.known)
+    (found,) = findings([ZERO, BACKWARD, CLIP, still] * 3)
+    assert (found.code, found.text) == ("GD112", "the gradients that SGD took were 0, and nothing had removed them")
+    assert "a clamp of an error" in found.advice
+    (found,) = findings([ZERO, BACKWARD, ZERO, still] * 3)
+    assert found.text.startswith("the gradients of SGD were removed (train.py:4)")
+
+
 def test_each_framework_is_told_its_own_names() -> None:
     words = {
         "torch": ("zero_grad", "scaler", "torch.", "model.parameters"),
