@@ -11,7 +11,7 @@ from gradclip.rounds.params import Token, listed
 from gradclip.rounds.round import Round
 
 __all__ = [
-    *("added", "after_step", "anew", "before_backward", "each_pass", "late", "lost", "mended", "never_zeroed"),
+    *("added", "after_step", "anew", "before_backward", "divided", "each_pass", "late", "lost", "mended", "never_zeroed"),
     *("recomputed", "scaled", "staying", "zeroed"),
 ]
 
@@ -67,7 +67,7 @@ def each_pass(one: Round) -> Iterator[Found]:
     """The clip runs after each backward pass, and the step after several."""
     for clip, step, more in _repeated(one):
         every = more.get("every", more.get("synced"))
-        adds_noise = any(isinstance(x, Write) for x in one.events)  # private training
+        adds_noise = any(isinstance(x, Write) and not x.divisor for x in one.events)  # private training
         if one.is_run:
             reason = f"It clips after each backward pass, and {step.text} steps after several: partial sums are clipped."
             yield Found("GM119", clip, reason, about=(step,))
@@ -267,6 +267,19 @@ def mended(one: Round) -> Iterator[Found]:
         if later and not earlier and clip.kind == "norm" and one.is_taken(place):
             reason = f"A NaN in one gradient makes the norm and so all gradients NaN, and {later[0].text} then makes all zero."
             yield Found("GM108", clip, reason, "Replace NaN before the clip.", (later[0],))
+
+
+def divided(one: Round) -> Iterator[Found]:
+    """The clipped gradients are divided by a count of passes or processes: so is the limit."""
+    for place, clip in one.clips:
+        later = [x for x in one.after(place, Write) if isinstance(x, Write)]
+        is_private = clip.kind == "example" or any(x.noise for x in later)  # each example, before the mean
+        if one.step is None or is_private or not one.is_taken(place) or clip.loops != one.step.loops:
+            continue
+        for x in later:
+            if x.divisor and x.params.covers(clip.params) is True and x.loops[: len(clip.loops)] == clip.loops:
+                reason = f"The clipped gradients are divided by `{x.divisor}`, and so is their limit."
+                yield Found("GM108", clip, reason, "Divide before the clip.", (x,))
 
 
 def _writes(one: Round, place: int) -> tuple[list[Event], list[Event]]:

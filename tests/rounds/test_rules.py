@@ -164,6 +164,11 @@ CASES: dict[str, tuple[str, Sequence[Event], Sequence[Event]]] = {
         [BACK, replace(CLIP, limit=1.0, setting="C"), Write(params=A, noise=frozenset({"C"})), STEP],
         [BACK, replace(CLIP, limit=1.0, setting="C"), Write(params=A, noise=frozenset({"eta"})), STEP],
     ),
+    "divided after the clip": (
+        "GM108",
+        [BACK, CLIP, Write(params=A, divisor="n"), STEP],
+        [BACK, Write(params=A, divisor="n"), CLIP, STEP],
+    ),
     "zeros for NaN after the clip": (
         "GM108",
         [BACK, CLIP, Write(params=A, is_mend=True), STEP],

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Clip, Event, Measure, Unscale, Write
-from gradclip.source.reading import limits, mends
+from gradclip.source.reading import counts, limits, mends
 from gradclip.source.reading.taken import added, after, changed, stepped, whose
 from gradclip.source.reading.values import Call, Constant, Elements, Gradients, Library, Product, Thing, Value, number_of
 
@@ -154,10 +154,13 @@ def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Va
         return added([left, right])
     if isinstance(node.op, ast.Sub) and isinstance(right, Gradients) and isinstance(left, (Thing, Elements)):
         return _descended(machine, node, left, right)
-    for one, other in ((left, right), (right, left)):
+    for one, other, written in ((left, right, node.right), (right, left, node.left)):
         if isinstance(one, Gradients) and isinstance(node.op, ast.Pow):
             return replace(one, row=(), by=None, marks=one.marks | ({_SQUARED} if number_of(other) == 2 else set()))
         if isinstance(one, Gradients) and not isinstance(other, Gradients):
+            count = counts.divisor(other, written, divides=divides)
+            if count and any(isinstance(x, Clip) for x in one.history):
+                return after(one, Write(**machine.about(node), params=whose(one), divisor=count))
             return _scaled(machine, node, one, other, divides=divides)
     if divides and isinstance(right, Norm) and (not isinstance(left, Norm) or _is_clipped(left) > _is_clipped(right)):
         equal = right.floor is not None and right.floor.token == left.token

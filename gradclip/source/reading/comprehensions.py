@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Backward, Params
-from gradclip.source.reading import coefficients, modules
+from gradclip.source.reading import coefficients, elements, modules
 from gradclip.source.reading.values import Constant, Elements, Gradients, Table, Thing, Tuple, Value
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def value(machine: Machine, node: Comprehension) -> Value:
         return Elements(made.token, made.marks, params=made.params)
     if isinstance(made, coefficients.Norm):
         return coefficients.summed(made)
+    if isinstance(made, elements.Scaled):
+        return made
     return Thing(("list", *made.token), made.marks)
 
 

@@ -6,13 +6,14 @@ import ast
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gradclip.rounds import UNKNOWN, Clip, Unscale, Write, Zero
-from gradclip.source.reading import coefficients, degrees, limits, measures, mends, scales
+from gradclip.rounds import UNKNOWN, Clip, Params, Unscale, Write, Zero
+from gradclip.source.reading import coefficients, counts, degrees, limits, measures, mends, scales
 from gradclip.source.reading.values import (
     Call,
     Constant,
     Elements,
     Product,
+    Thing,
     Value,
     marks,
     number_of,
@@ -91,6 +92,7 @@ def scaled(machine: Machine, owner: Elements, node: ast.expr, given: tuple[Value
         machine.emit(Unscale(**about))
         return
     about |= {"factor": _factor(machine, by, divides=divides), **mends.of_write(by.marks)}
+    about["divisor"] = counts.divisor(*given, divides=divides)
     machine.emit(Write(**about, is_local=measures.LOCAL in by.marks))
 
 
@@ -140,7 +142,16 @@ def written(machine: Machine, owner: Value, made: Value, target: ast.Attribute) 
     else:
         factor = made.factor if isinstance(made, Scaled) else ""
         said = {"is_local": measures.LOCAL in made.marks, "factor": factor, **mends.of_write(made.marks)}
-        machine.emit(Write(**about, params=params, **said))
+        machine.emit(Write(**about, params=params, divisor=counts.of_marks(made.marks), **said))
+
+
+def given(machine: Machine, grads: Value | None) -> Params | None:
+    """Whose gradients an optimizer gets as values, ``optimizer.apply(grads, variables)``; None if it gets no gradients."""
+    if isinstance(grads, Scaled) and grads.event is not None:
+        read(machine, grads)
+        machine.emit(replace(grads.event, is_dropped=False, returns=True))
+        return grads.event.params
+    return grads.params if isinstance(grads, Elements) and "gradient" in grads.marks else None
 
 
 @dataclass(eq=False, slots=True)
@@ -160,9 +171,13 @@ def computed(machine: Machine, node: ast.BinOp, left: Value, right: Value) -> Va
     is_gradient = isinstance(left, Elements) and "gradient" in left.marks
     if is_gradient and isinstance(node.op, ast.Div) and scales.divided(machine, right, node.right):
         return replace(left, marks=left.marks | {scales.UNSCALED})
-    for one, by in ((left, right), (right, left)):
+    divides = isinstance(node.op, ast.Div)
+    for one, by, written in ((left, right, node.right), (right, left, node.left)):
         if not isinstance(one, Elements) or not one.is_one or "gradient" not in one.marks or isinstance(by, Elements):
             continue
+        if isinstance(node.op, (ast.Mult, ast.Div)) and (count := counts.divisor(by, written, divides=divides)):
+            token = machine.token(type(node.op).__name__, left.token, right.token)
+            return Thing(token, degrees.combined(node.op, left, right) | {f"{counts.DIVIDED}{count}"})
         if isinstance(node.op, ast.Mult) and any(x.startswith(degrees.MEASURED) for x in by.marks):
             event = Clip(**machine.about(node), params=one.params, is_dropped=True)
             token = machine.token("scaled", one.token, by.token, id(node))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.natives import Native
 from gradclip.rounds import UNKNOWN, Backward, Clip, Params, Reduce, Step, Unscale
-from gradclip.source.reading import coefficients, control, limits, measures, transformations
+from gradclip.source.reading import coefficients, control, elements, limits, measures, transformations
 from gradclip.source.reading.program import last
 from gradclip.source.reading.taken import added, after, assigned, changed, clip_by, element, gathered, paired, stepped, whose
 from gradclip.source.reading.values import (
@@ -280,8 +280,8 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         grads = _taken_for(first)
     if grads is None and name in _APPLIES and isinstance(first, Thing) and first.token[:1] == ("zip",):
         grads = Gradients(tuple(first.token[1:]))
-    if grads is None and name in _APPLIES and isinstance(first, Elements) and "gradient" in first.marks:
-        machine.emit(Step(**machine.about(given.node), params=first.params, optimizer=owner.token))
+    if grads is None and name in _APPLIES and (params := elements.given(machine, first)) is not None:  # Keras on PyTorch
+        machine.emit(Step(**machine.about(given.node), params=params, optimizer=owner.token))
         return owner
     if grads is None:
         return None

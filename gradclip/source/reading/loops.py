@@ -102,7 +102,7 @@ def _repeated(
             return left
         depth = len(machine.loops) + 1
         _tried(machine, node, before)
-        has_stepped = number == 0 and any(isinstance(x, Step) and len(x.loops) > depth for x in machine.events[start:])
-        if left == "break" or has_stepped:
+        inner = [x.where for x in machine.events[start:] if isinstance(x, Step) and len(x.loops) > depth] if number == 0 else []
+        if left == "break" or len(set(inner)) < len(inner):
             break
     return ""

@@ -186,7 +186,7 @@ def bind(machine: Machine, target: ast.expr, value: Value) -> None:
             owner.fields[target.attr] = value
         elif target.attr == "requires_grad" and isinstance(owner, Elements):
             modules.freeze(machine, owner.params, value, is_certain=owner.is_one and not modules.is_free_of(machine, owner))
-        elif target.attr == "grad":
+        elif target.attr == "grad" or (target.attr == "data" and "gradient" in owner.marks):
             elements.written(machine, owner, value, target)
         elif target.attr in ("grad_clip", "_grad_clip") and isinstance(owner, Made) and "paddle" in owner.name:
             slots.set_late(machine, owner, target, value)

@@ -43,6 +43,8 @@ def beginnings(file: File) -> Iterator[Callable[[Machine], object]]:
             yield _Trained(file, cls, _HUGGING_FACE)
         elif "Callback" in bases and "keras" in file.text:
             yield _Called(file, cls)
+        elif bases & {"Model", "Sequential"} and "keras" in file.text and "backward" in file.called:
+            yield _Fitted(file, cls)
         if file.is_of_keras_3 and re.search(r"(?<!super\(\))\.get_gradients\(", file.text) is None:
             yield _Unread(file, cls)
 
@@ -89,6 +91,25 @@ def _is_from(machine: Machine, node: ast.ClassDef, modules: tuple[str, ...]) -> 
     """Whether a class is made from one of a library."""
     found = (machine.value(base) for base in node.bases)
     return any(isinstance(x, Library) and x.name.startswith(modules) for x in found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """A model of Keras on PyTorch, whose ``fit`` calls its ``train_step`` for each batch."""
+
+    file: File
+    cls: ast.ClassDef
+
+    def __call__(self, machine: Machine) -> object:
+        cls = _class(machine, self.file, self.cls)
+        if cls is not None and _is_from(machine, self.cls, ("keras.", "tensorflow.")):
+            owner = made(machine, cls, self.cls)
+            machine.events.clear()
+            for number in range(2):
+                machine.passes.append(number)
+                machine.hook(owner, "train_step")
+                machine.passes.pop()
+        return None
 
 
 @dataclass(frozen=True, slots=True)
