@@ -43,8 +43,9 @@ class Finding:
 
     @property
     def to_do(self) -> str:
-        """What to do in the framework at hand."""
-        return self.kind.advice_in(self.framework, self.first.limit)
+        """What to do in the framework at hand: what the rule says, if the table has nothing of this framework."""
+        is_own = self.first.mend and self.framework not in self.kind.ways
+        return self.first.mend if is_own else self.kind.advice_in(self.framework, self.first.limit)
 
     @property
     def advice(self) -> str:

@@ -32,7 +32,7 @@ def found(one: Round, run: Run) -> Iterator[Found]:
             bare = [] if is_cause else bare
             where, about = cast(Event, x.event).where, tuple(cast(Event, y).where for y in x.about)
             beside = f" ({about[0]})" if about and about[0] != where else ""
-            yield Found(x.code, where, x.reason.removesuffix(".") + beside, one.number, about)
+            yield Found(x.code, where, x.reason.removesuffix(".") + beside, one.number, about, mend=x.advice)
     for found in (*bare, *_of_clips(one, run), *_of_writes(one, run), *_of_numbers(one, run)):
         yield replace(found, step=one.number)
 

@@ -53,7 +53,8 @@ def notes(run: Run) -> list[str]:
 def _why(step: Step, run: Run) -> str:
     if not step.ids.isdisjoint(run.bounded):
         return "whose parameters the script bounds after its steps"
-    return f"beside an optimizer {'whose parameters are bounded' if run.bounded else 'that is clipped'}"
+    sparse = "whose gradients are sparse, " if step.is_sparse else ""
+    return f"{sparse}beside an optimizer {'whose parameters are bounded' if run.bounded else 'that is clipped'}"
 
 
 # ---- limits -------------------------------------------------------------------------------------------------------------

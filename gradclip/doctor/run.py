@@ -29,6 +29,7 @@ class Found:
     step: int = 0  #: its number; 0 for the whole run
     about: tuple[Place, ...] = ()  #: the clips and steps whose norms it is about, besides its own place
     advice: str = ""  #: more than the kind's own
+    mend: str = ""  #: what to do, in the place of the kind's own
     limit: float | None = None  #: for the line to write
     picture: tuple[str, ...] = ()  #: lines
     is_note: bool = False  #: no mistake, and worth a line
@@ -96,7 +97,7 @@ def _by_optimizer(found: Iterable[Round]) -> dict[int, list[Round]]:
 
 def _apart(found: Sequence[Round], bounded: Ids) -> frozenset[int]:
     """The optimizers that are never clipped, on purpose: their parameters are bounded, or others are clipped or bounded, whose
-    gradients come from other backward passes.
+    gradients come from other backward passes; or others are clipped, and theirs are sparse.
     """
     own = _by_optimizer(found)
     clipped = {key for key, rounds in own.items() if any(one.clips for one in rounds)}
@@ -110,7 +111,8 @@ def _apart(found: Sequence[Round], bounded: Ids) -> frozenset[int]:
         if all(one.last_pass not in passes for one in rounds)
         and not _follows(rounds, [one for one in found if one.step.optimizer in treated], found)
     )
-    return apart | without
+    sparse = {key for key, rounds in own.items() if all(one.step.is_sparse for one in rounds)} if clipped else set[int]()
+    return apart | without | (sparse - clipped)
 
 
 def _follows(rounds: Sequence[Round], clipped: Sequence[Round], found: Sequence[Round]) -> bool:

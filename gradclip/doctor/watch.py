@@ -302,6 +302,10 @@ class Watch(ByHand):
         """Whether the script has marked a parameter as not to be clipped."""
         return False
 
+    def is_sparse(self, grad: Any) -> bool:
+        """Whether a gradient is sparse, and the framework's own clips refuse such."""
+        return False
+
     def _with_gradients(self, params: Ids) -> Ids:
         return frozenset(key for key in params if self.grad(self.known[key]) is not None)
 
@@ -317,6 +321,7 @@ class Watch(ByHand):
             norms = self.here.norms if stepped <= self.here.present else self.norms_of(stepped)
             if self.replicas is not None:
                 self.replicas.after({key: self.known[key] for key in learned})
+            is_sparse = bool(stepped) and all(self.is_sparse(self.grad(self.known[key])) for key in stepped)
             exempt = these(key for key in learned if self.is_exempt(self.known[key]))
             if not (skipped or by_rule):
                 self.take_gradients(stepped)
@@ -326,4 +331,5 @@ class Watch(ByHand):
         kind = Skip if skipped else SkipByRule if by_rule else Step
         event = kind(where=place(self.framework), params=these(stepped), text=name, optimizer=optimizer, owns=learned)
         event = replace(event, total=len(learned), seconds=seconds, norms=norms, exempt=exempt, is_within=self.in_backward)
+        event = replace(event, is_sparse=is_sparse)
         self.recorder.add(event)

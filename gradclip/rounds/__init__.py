@@ -5,7 +5,7 @@ program. ``gradclip.source.reading`` gets rounds from a source, ``gradclip.docto
 each mistake, ``rules`` a rule of some ten lines. A rule fires on what is known; what is unknown is no alarm.
 """
 
-from gradclip.rounds.across import differing, relapsed
+from gradclip.rounds.across import beside, differing, relapsed
 from gradclip.rounds.events import Backward, Clip, Condition, Event, Hook, Measure, Reduce, Step, Unscale, Write, Zero
 from gradclip.rounds.mistake import Found
 from gradclip.rounds.params import NO_PARAMS, UNKNOWN, Params
@@ -35,6 +35,7 @@ __all__ = [
     "Unscale",
     "Write",
     "Zero",
+    "beside",
     "differing",
     "found",
     "mistake",

@@ -8,9 +8,11 @@ from gradclip.rounds.events import Backward, Clip, Condition, Event, Step, Write
 from gradclip.rounds.mistake import Found
 from gradclip.rounds.round import Round
 
-__all__ = ["differing", "relapsed"]
+__all__ = ["beside", "differing", "relapsed"]
 
-_Taken = tuple[Step, Event, frozenset[object]]  #: a step, what clips its gradients, and the places of their backward passes
+_Taken = tuple[
+    Step, Event, frozenset[object]
+]  #: a step, what clips its gradients, and their losses, or the places of their backward passes
 
 
 def differing(rounds: Sequence[Round]) -> Iterator[Found]:
@@ -52,6 +54,19 @@ def relapsed(rounds: Iterable[Round]) -> Iterator[Found]:
                 break
 
 
+def beside(rounds: Iterable[Round]) -> Iterator[Found]:
+    """Two optimizers take the gradients of one loss, each of parameters of its own, and only one of them clips."""
+    clipped, bare = _parted(rounds)
+    for step, made in bare.values():
+        for other, clip, theirs in clipped:
+            is_one = len(made) == 1 and made == theirs and other.loops == step.loops and other.tests == step.tests
+            apart = other.optimizer != step.optimizer and other.params.meets(step.params) is False
+            if is_one and apart and not step.is_sparse and isinstance(clip, Clip) and clip.tests <= step.tests:
+                reason = f"{step.text} takes unclipped gradients, and {clip.text} clips the others of the same loss."
+                yield Found("GM136", step, reason, "Clip all gradients of the loss, by one norm.", (clip,))
+                break
+
+
 def _parted(rounds: Iterable[Round]) -> tuple[list[_Taken], dict[object, tuple[Step, frozenset[object]]]]:
     """The steps that take clipped gradients; and those that never do, by their place and optimizer."""
     clipped, bare = list[_Taken](), dict[object, tuple[Step, frozenset[object]]]()
@@ -60,7 +75,9 @@ def _parted(rounds: Iterable[Round]) -> tuple[list[_Taken], dict[object, tuple[S
         step = one.step
         if step is None:
             continue
-        made = frozenset(x.where for x in one.events if isinstance(x, Backward) and x.where is not None)
+        made = frozenset(
+            x.where if x.loss is None else x.loss for x in one.events if isinstance(x, Backward) and x.where is not None
+        )
         if clips := [clip for _, clip in one.clips]:
             clipped.append((step, clips[-1], made))
         elif step.clip:

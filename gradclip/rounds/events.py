@@ -38,6 +38,7 @@ class Event:
 class Backward(Event):
     """A backward pass writes gradients, or adds to them."""
 
+    loss: Hashable = None  #: its identity, where gradients are values
     scaler: str = ""  #: what scales the loss, as it is shown; "" if nothing does
     is_local: bool = False  #: the processes exchange nothing (``no_sync``)
     is_again: bool = False  #: the step evaluates its closure
@@ -103,6 +104,7 @@ class Clip(Event):
     wants_norm: bool = False  #: the program takes the norm that it returns
     is_dropped: bool = False  #: it returns clipped gradients that nothing takes
     returns: bool = False  #: it returns new gradients
+    as_all: str = ""  #: what says that its limit is one of the norm of all gradients
     is_unread: bool = False  #: nothing calls it
     unread: str = ""  #: why nothing takes it, if that is another reason than Lightning's
     lost: str = ""  #: why it changes no gradient that a step takes
@@ -129,6 +131,7 @@ class Step(Event):
     optimizer: Hashable = None  #: its identity
     scaler: str = ""  #: what makes the step and unscales the gradients before it; "" if nothing does
     is_skipped: bool = False
+    is_sparse: bool = False  #: it takes sparse gradients only
     is_shifted: bool = False  #: each of the gradients is paired with the variable of another one
     paired: Params = NO_PARAMS  #: the variables with which the gradients are paired, if they are others than theirs
     exempt: Params = NO_PARAMS  #: those that are marked as not to be clipped

@@ -290,15 +290,17 @@ def _writes(one: Round, place: int) -> tuple[list[Event], list[Event]]:
 def never_zeroed(one: Round) -> Iterator[Found]:
     """A backward pass adds to gradients that the last step has taken, and nothing in the program removes them."""
     yield from _kept(one)
-    if one.previous is None or one.step is None or one.previous.where != one.step.where or not one.clips:
+    step, previous = one.step, one.previous
+    if previous is None or step is None or previous.where != step.where or not (one.clips or step.clip):
         return
-    if one.zeroes or one.has_zero:
+    if one.zeroes or (one.has_zero and (one.outside is None or previous.loops != step.loops)):
         return
     made = [x for x in one.events if isinstance(x, Backward)]
     if made and not any(isinstance(x, (Zero, Write)) for x in one.events):
-        yield Found(
-            "GM132", one.clips[0][1], f"Nothing removes the gradients that {one.step.text} has taken.", about=(made[0],)
-        )
+        reason = f"Nothing removes the gradients that {step.text} has taken."
+        if one.outside is not None:
+            reason = f"{one.outside.text} comes before the loop, and nothing in it removes what {step.text} has taken."
+        yield Found("GM132", one.clips[0][1] if one.clips else step, reason, about=(made[0],))
 
 
 def _kept(one: Round) -> Iterator[Found]:

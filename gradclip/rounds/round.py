@@ -33,6 +33,7 @@ class Round:
     is_sole: bool = False  #: the way has no other optimizer, so the step takes what is clipped
     is_ordered: bool = True  #: False: the program has these events, in an order that is not known
     has_zero: bool = False  #: whether something on the way may remove gradients that the step takes
+    outside: Zero | None = None  #: what does so before the loop of the step, where nothing in the loop does
     zeroes: bool = True  #: whether the program may remove gradients somewhere
     unscales: bool = True  #: whether the program may unscale them somewhere
     is_run: bool = False  #: the events are those of a run: all that happened, each parameter known
@@ -144,7 +145,8 @@ def rounds(
         taken = tuple(events[i] for i in mine)
         clips = [(k, i) for k, i in enumerate(mine) if is_run and isinstance(events[i], Clip)]
         untaken = {k: _untaken(events, i, stepped) for k, i in clips}
-        has_zero = any(x.params.meets(step.params) is not False for x in zeros)
+        removing = [x for x in zeros if x.params.meets(step.params) is not False]
+        is_outside = bool(removing) and all(len(x.loops) < len(step.loops) for x in removing)
         stale = () if is_run else tuple(_stale(events, place, step))
         found.append(
             make(
@@ -154,7 +156,8 @@ def rounds(
                 id(previous) in clipped,
                 strange,
                 stale,
-                has_zero=has_zero,
+                has_zero=bool(removing),
+                outside=removing[0] if is_outside else None,
                 number=numbers[step.optimizer],
                 untaken=untaken,
             )

@@ -182,6 +182,9 @@ def by_parts(one: Round) -> Iterator[Found]:
             continue
         if clip.is_loop and clip.kind in ("norm", "each"):
             yield Found("GM126", clip, "")
+        elif clip.kind == "each" and clip.as_all:
+            reason = f"It clips each gradient by its own norm, but {clip.as_all}."
+            yield Found("GM126", clip, reason, "Clip all gradients by one norm.")
         elif clip.kind == "each" and _GLOBAL.search(clip.setting):
             reason = f"It clips each gradient by its own norm, but its limit `{clip.setting}` is called one for all."
             yield Found("GM126", clip, reason, "Clip all gradients by one norm, or rename the limit if you mean each.")
@@ -202,12 +205,12 @@ def others(one: Round) -> Iterator[Found]:
     elif missing.known and not one.may_hide:
         reason = f"{step.text} also steps {_shown(missing, one)}, which nothing clips."
         yield Found("GM118", last, reason, about=(step,))
-    elif extra.known and last.params.is_certain and last.kind == "norm":
-        reason = f"It also gets {_shown(extra, one)}, which {step.text} does not step: they count in the norm."
-        yield Found("GM118", last, reason, about=(step,))
     elif step.late.known:
         reason = f"{step.text} does not step {_shown(step.late, one)}, which the model has had since the optimizer was made."
         yield Found("GM118", last, reason, "Make the optimizer after the last change of the model.", (step,))
+    elif extra.known and last.params.is_certain and last.kind == "norm":
+        reason = f"It also gets {_shown(extra, one)}, which {step.text} does not step: they count in the norm."
+        yield Found("GM118", last, reason, about=(step,))
     elif last.kind == "norm" and (old := [x for x in one.stale if last.params.covers(x.params)]):
         reason = f"It also gets {_shown(old[0].params, one)}, whose gradients {old[0].text} has taken: they count in the norm."
         yield Found("GM118", last, reason, about=(step, old[0]))

@@ -241,7 +241,7 @@ _MISTAKES = (
     Mistake(
         "GM136",
         "Only some of the steps clip",
-        "Two branches, or two stages with an optimizer each, step the same parameters, and only one of them clips.",
+        "Two branches, two stages, or two optimizers of one loss make steps, and only one of them clips.",
         "Clip in both; with a scaler, call `scaler.unscale_(optimizer)` first.",
         "warning",
     ),

@@ -259,6 +259,21 @@ def right_two_optimizers() -> None:
         optimizer.step()
 
 
+def right_sparse_beside() -> None:
+    """Right: an embedding's sparse gradients, which torch's clips refuse, have an optimizer of their own."""
+    torch.manual_seed(0)
+    embedding, head = torch.nn.Embedding(20, 4, sparse=True), torch.nn.Linear(4, 1)
+    sparse = torch.optim.SparseAdam(list(embedding.parameters()), lr=0.01)
+    optimizer = torch.optim.SGD(head.parameters(), lr=0.01)
+    for _ in range(6):
+        sparse.zero_grad()
+        optimizer.zero_grad()
+        head(embedding(torch.randint(0, 20, (16,)))).square().mean().backward()
+        torch.nn.utils.clip_grad_norm_(head.parameters(), 0.1)
+        sparse.step()
+        optimizer.step()
+
+
 def right_small_limit() -> None:
     """Right so far: the first few steps are clipped to less than a tenth. In ten steps it is GD302."""
     model, optimizer, loss = regression(noise=1000)

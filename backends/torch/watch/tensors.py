@@ -41,6 +41,9 @@ class TorchWatch(Watch):
     def version(self, grad: Any) -> int:
         return versions.writes(grad)
 
+    def is_sparse(self, grad: Any) -> bool:
+        return bool(getattr(grad, "is_sparse", False))
+
     def is_param(self, x: Any) -> bool:
         return isinstance(x, torch.Tensor) and x.is_leaf and x.requires_grad
 

@@ -7,9 +7,10 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradclip.source.reading import elements, forward, gradients, measures, scales, tests
+from gradclip.source.reading import elements, forward, gradients, handlers, measures, scales, tests
 from gradclip.source.reading.values import (
     Bound,
+    Class,
     Constant,
     Elements,
     Function,
@@ -52,6 +53,8 @@ def of(machine: Machine, owner: Value, name: str) -> Value:
             return of(machine, owner.base, name)
         if name not in _VARIABLES:
             return _of_class(machine, owner, name)
+    if isinstance(owner, Class) and (one := handlers.member(machine, owner, name)) is not None:
+        return one
     if machine.parts and (part := machine.parts.get(owner.token, {}).get(name)) is not None:
         return part
     if name in _WRAPPED and last_of(owner) in machine.scope.file.modules | {"model", "module"}:

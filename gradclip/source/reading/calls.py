@@ -13,7 +13,9 @@ from gradclip.source.reading import (
     degrees,
     forward,
     functional,
+    generators,
     gradients,
+    handlers,
     libraries,
     limits,
     measures,
@@ -104,12 +106,13 @@ def _arguments(machine: Machine, node: ast.Call) -> Call:
 def apply(machine: Machine, target: Value, given: Call) -> Value:
     """The result of calling a value."""
     if isinstance(target, Function):
-        return machine.enter(target, given.args, given.given, given.node)
+        return generators.managed(target, given) or machine.enter(target, given.args, given.given, given.node)
     if isinstance(target, Class):
         return _instance(machine, target, given)
     if isinstance(target, Bound):
         if target.function is not None:
-            return machine.enter(target.function, given.args, given.given, given.node, target.owner)
+            managed = generators.managed(target.function, given, target.owner)
+            return managed or machine.enter(target.function, given.args, given.given, given.node, target.owner)
         return _method(machine, target.owner, target.name, given)
     if isinstance(target, Library):
         if target.given[0] or target.given[1]:
@@ -252,14 +255,28 @@ def _builtin(machine: Machine, name: str, given: Call) -> Value | None:
         return Thing(machine.token(name, *(x.token for x in given.args)), marks(given.args))
     if name == "zip":
         return _zipped(machine, given)
-    if name == "map" and len(given.args) > 1 and isinstance(given.args[1], Gradients):
-        return functional.mapped(machine, given.args[0], given.args[1:], given)
+    if name == "map" and len(given.args) > 1:
+        return _mapped(machine, given)
     if name == "float" and isinstance(first, Constant) and isinstance(first.value, str):
         return Constant(first.token, value=math.inf if first.value.strip("+").lower().startswith("inf") else first.value)
     if name == "int" and isinstance(first, Constant) and isinstance(first.value, float) and math.isfinite(first.value):
         return Constant(first.token, value=int(first.value), name=first.name)
     if name == "getattr" and len(given.args) > 1 and isinstance(given.args[1], Constant):
         return machine.attribute(given.args[0], str(given.args[1].value))
+    return None
+
+
+def _mapped(machine: Machine, given: Call) -> Value | None:
+    """``map(lambda p: p.grad.clamp_(-1, 1), model.parameters())``."""
+    function, listed = given.args[:2]
+    if isinstance(listed, Gradients):
+        return functional.mapped(machine, function, given.args[1:], given)
+    if isinstance(listed, Tuple) and handlers.are_few(listed):
+        parts = tuple(machine.apply(function, Call(given.node, (x,), {})) for x in listed.items)
+        return Tuple(machine.token("map", *(x.token for x in parts)), marks(parts), items=parts)
+    if isinstance(listed, Elements):
+        made = machine.apply(function, Call(given.node, (taken.element(listed),), {}))
+        return replace(made, is_one=False) if isinstance(made, Elements) else Thing(("list", *made.token), made.marks)
     return None
 
 
@@ -273,6 +290,8 @@ def _zipped(machine: Machine, given: Call) -> Value | None:
             return Tuple((), items=x.row) if given.args == (x,) and x.row else replace(made, row=row)
         if isinstance(x, Elements) and "gradient" in x.marks:
             return x
+    if len(given.args) == 2 and isinstance(given.args[1], Elements) and (grads := taken.gathered(given.args[0])) is not None:
+        return _zipped(machine, replace(given, args=(grads, given.args[1])))  # appended in a loop
     if given.args and isinstance(given.args[0], Thing):
         return Thing(("zip", *given.args[0].token), marks(given.args))
     sizes = {len(x.items) if isinstance(x, Tuple) else -1 for x in given.args}

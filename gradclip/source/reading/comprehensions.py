@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Backward, Params
-from gradclip.source.reading import coefficients, elements, modules
+from gradclip.source.reading import coefficients, elements, handlers, modules
 from gradclip.source.reading.values import Constant, Elements, Gradients, Table, Thing, Tuple, Value
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
 
 def value(machine: Machine, node: Comprehension) -> Value:
     """A list or a dictionary made in a loop: of parameters, or of gradients."""
+    if isinstance(node, ast.DictComp) and (table := handlers.lists(machine, node)) is not None:
+        return table
     element = node.value if isinstance(node, ast.DictComp) else node.elt
     first = node.generators[0]
     listed = machine.value(first.iter)
@@ -42,7 +44,9 @@ def value(machine: Machine, node: Comprehension) -> Value:
         if isinstance(inner, Elements):
             inner = Elements((*inner.token, "one"), params=inner.params, is_one=True, loop=id(node))
         machine.bind(more.target, inner)
+    machine.lists.append(id(node))
     made = _looped(machine, element, node)
+    machine.lists.pop()
     machine.scope.names = before
     if isinstance(made, Tuple) and made.items and isinstance(made.items[0], Gradients):
         made = replace(made.items[0], row=made.items)

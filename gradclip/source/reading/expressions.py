@@ -16,6 +16,7 @@ from gradclip.source.reading import (
     degrees,
     elements,
     forward,
+    generators,
     gradients,
     measures,
     mends,
@@ -283,5 +284,6 @@ _BY_TYPE: dict[type[ast.expr], Callable[[Machine, Any], Value]] = {
     ast.NamedExpr: _walrus,
     ast.Starred: _inner,
     ast.Await: _inner,
+    ast.Yield: generators.yielded,
     ast.Call: calls.call,
 }

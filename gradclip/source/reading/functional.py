@@ -43,6 +43,7 @@ _REDUCES = re.compile(r"(^|\.)(pmean|psum|all_reduce|allreduce|all_reduce_sum|ba
 _DYNAMIC_SCALE = "flax.training.dynamic_scale.DynamicScale.value_and_grad"
 _FLAX = frozenset({"value_and_grad", "create", "replace"})
 _PAIR = frozenset({"pair"})  #: the mark of gradients and their norm
+_OF_ALL = re.compile(r"global_?norm", re.IGNORECASE)
 _LONG = 12  #: events of gradients that are values
 _RUNS = frozenset({"run", "experimental_run_v2", "call_for_each_replica"})
 _APPLIES = frozenset({"apply_gradients", "apply", "stateless_apply"})  #: the last two since Keras 3
@@ -116,7 +117,8 @@ def _nested(of: Value, make: Callable[[Value], Value]) -> Value | None:
 
 
 def _gradients_of(machine: Machine, loss: Value, of: Value, given: Call) -> Gradients:
-    event = Backward(**machine.about(given.node), params=parameters(of), scaler=scaled_by(loss)[len(SCALED) :])
+    scaler = scaled_by(loss)[len(SCALED) :]
+    event = Backward(**machine.about(given.node), params=parameters(of), loss=loss.token, scaler=scaler)
     token = machine.fresh(given.node, "grads", (len(machine.taken), of.token))
     return Gradients(token, history=(event,), sources=of.token, factors=coefficients.factors(loss))
 
@@ -151,9 +153,19 @@ def clip(machine: Machine, native: Native, given: Call) -> Value | None:
     known = given.given.get("use_norm")
     if isinstance(known, coefficients.Norm) and of.backward is not None and known.of - {of.token}:
         event = replace(event, is_stale=True)
+    if event.kind == "each":
+        event = replace(event, as_all=_as_all(machine, given.args[1:]))
     made = changed(machine, of if len(of.history) < _LONG else Gradients(of.token), event)
     norm = Thing((*made.token, "norm"), frozenset({"norm"}))
     return Tuple((), _PAIR, items=(made, norm)) if native.returns_pair else made
+
+
+def _as_all(machine: Machine, limits: Sequence[Value]) -> str:
+    """What says that the limit of a clip is one of the norm of all gradients: a test, or the name of a function."""
+    if any(x.token in machine.above for x in limits):
+        return "its limit is compared with the norm of all"
+    names = (getattr(x, "name", "") for x in machine.stack)
+    return next((f"`{x}` is called by one norm of all" for x in names if _OF_ALL.search(x)), "")
 
 
 def _taken_for(of: Value | None) -> Gradients | None:

@@ -74,7 +74,8 @@ def of_module(owner: Value) -> Params:
     if isinstance(owner, Made):
         return Params(frozenset({owner.token}), is_all=not owner.is_open)
     if isinstance(owner, Instance):
-        made = (x for x in owner.fields.values() if isinstance(x, (Made, Instance)) and not is_optimizer(None, x))
+        parts = (x for name, x in owner.fields.items() if name not in owner.late)
+        made = (x for x in parts if isinstance(x, (Made, Instance)) and not is_optimizer(None, x))
         is_open = owner.is_open or any(x.token[: len(owner.token)] != owner.token for x in made)
         return Params(frozenset({owner.token}), is_all=not is_open)
     if isinstance(owner, Constant):
@@ -191,7 +192,9 @@ def step(machine: Machine, owner: Value, given: Call, scaler: str = "") -> Value
     slots.stepped_without(machine, owner, event["text"])
     listed, left_out = of_optimizer(owner), slots.exempt(machine, owner)
     params, late = modules.free(machine, listed), modules.left(machine, listed)
-    machine.emit(Step(**event, params=params, optimizer=owner.token, scaler=scaler, clip=own, exempt=left_out, late=late))
+    is_sparse = isinstance(owner, Made) and "Sparse" in owner.name
+    event |= {"optimizer": owner.token, "scaler": scaler, "clip": own, "is_sparse": is_sparse}
+    machine.emit(Step(**event, params=params, exempt=left_out, late=late))
     return Constant(("None",))
 
 
@@ -256,7 +259,11 @@ def clip(
     params = modules.free(machine, parameters(tensors))
     measures.for_limit(machine, limit)
     one = tensors
-    if isinstance(tensors, Tuple) and len(tensors.items) == 1 and getattr(tensors.items[0], "loop", None) in machine.loops:
+    if (
+        isinstance(tensors, Tuple)
+        and len(tensors.items) == 1
+        and getattr(tensors.items[0], "loop", None) in (*machine.loops, *machine.lists)
+    ):
         one = tensors.items[0]  # [p] in the loop over all p
     is_loop = isinstance(one, Elements) and one.is_one and one.of is None and "gradient" not in one.marks
     if tensors is not None and not isinstance(tensors, (Elements, Tuple, Table)) and tensors.token:

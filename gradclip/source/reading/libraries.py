@@ -50,6 +50,7 @@ _WRAPPERS = re.compile(
     r"(^|\.)(DistributedDataParallel|DataParallel|FullyShardedDataParallel|DDP|FSDP|compile|script|fully_shard|replicate|jit|pmap|"
     r"function|checkpoint|remat|shard_map|to_static|wraps|xmap|filter_jit|filter_pmap|inject_hyperparams)$"
 )
+_COPIES = re.compile(r"^copy\.deepcopy$|\.(clone_model|AveragedModel|ModelEma(V\d)?|ExponentialMovingAverage|EMA)$")
 _FINITE = re.compile(r"(isfinite|isnan|isinf|is_finite|is_nan|is_inf|all_finite)$")
 _RANK = re.compile(r"get_rank$|process_index$|is_main_process$|\.rank$")
 
@@ -110,7 +111,7 @@ def function(machine: Machine, name: str, given: Call) -> Value:
     takes = (native is not None and native.kind is Kind.MEASURE) or last in ("norm", "vector_norm", "matrix_norm")
     if takes and isinstance(first, Elements) and "gradient" in first.marks:
         return measures.measure(machine, first, given.node, of_matrix=coefficients.is_of_matrix(name, first, given))
-    if name == "copy.deepcopy" and first is not None and gradients.may_be_module(machine, first):
+    if _COPIES.search(name) and first is not None and gradients.may_be_module(machine, first):
         return Made(machine.fresh(given.node, name), name=name)  # its parameters are its own
     if last in ("cat", "concat", "concatenate", "hstack", "parameters_to_vector") and isinstance(first, Elements):
         return first

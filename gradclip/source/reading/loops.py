@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Backward, Clip, Step
+from gradclip.source.reading import generators, handlers
 from gradclip.source.reading.values import Elements, Gradients, Tuple, Value
 
 if TYPE_CHECKING:
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["each", "repeat"]
 
-_FEW = 4  #: elements of a list that a loop takes one by one
-
 
 def each(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
+    if (made := generators.looped(machine, node.iter)) is not None:
+        return generators.run(machine, made, lambda value: _pass(machine, node, value))
     listed = machine.value(node.iter)
     key = (id(node), machine.scope.key)
     one_by_one: list[Value] | None = None
@@ -26,7 +27,7 @@ def each(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
         one_by_one = [replace(listed, token=(*listed.token, "one"), is_one=True, loop=key)]
     elif isinstance(listed, Gradients):
         one_by_one = [replace(listed, is_one=True)]
-    elif isinstance(listed, Tuple) and len(listed.items) <= _FEW:
+    elif isinstance(listed, Tuple) and handlers.are_few(listed):
         one_by_one = list(listed.items)
 
     def begin(number: int) -> None:
@@ -36,6 +37,12 @@ def each(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
 
     count = len(one_by_one) if one_by_one is not None else _passes(machine, node)
     return _repeated(machine, node, count, len(machine.events), begin) or machine.block(node.orelse)
+
+
+def _pass(machine: Machine, node: ast.For | ast.AsyncFor, value: Value) -> str:
+    machine.bind(node.target, value)
+    left = machine.block(node.body)
+    return "" if left == "continue" else left
 
 
 def repeat(machine: Machine, node: ast.While) -> str:

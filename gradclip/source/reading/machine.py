@@ -13,6 +13,7 @@ from typing import Any
 
 from gradclip.rounds import NO_PARAMS, Condition, Event
 from gradclip.source.reading import attributes, calls, expressions, forward, gradients, measures, statements, tests
+from gradclip.source.reading.generators import Yields
 from gradclip.source.reading.program import File, last
 from gradclip.source.reading.values import (
     Call,
@@ -86,6 +87,7 @@ class Machine:
         self.conditions: list[Condition] = []
         self.loops: list[Hashable] = []
         self.passes: list[int] = []
+        self.lists: list[int] = []  #: the comprehensions around this code
         self.stack: list[ast.AST] = []
         self.sites: list[Place] = []  #: in the file that is read: the calls that lead into other files
         self.contexts: list[Context] = []
@@ -120,6 +122,7 @@ class Machine:
         self.replicas = 0  #: functions around this code that a strategy runs on each replica
         self.is_callback = False  #: whether this code is a callback of Keras
         self.again = 0  #: closures around this code that a step calls
+        self.yields: list[Yields] = []  #: the blocks around this code that run where a function yields
         self.bare: ast.expr | None = None  #: the call that is a statement
         self.modules: dict[str, Scope] = {}
         self.scope = self.module(file)

@@ -161,7 +161,8 @@ def compared(machine: Machine, left: Value, right: Value) -> None:
 
 def bounded(machine: Machine, test: Hashable, left: Value, right: Value) -> None:
     """``if norm > limit:``."""
-    if degree(left) == 1 and degree(right) == 0:
+    is_norm = degree(left) == 1 or (isinstance(left, Norm) and not left.is_one)
+    if is_norm and degree(right) == 0:
         machine.bounds[test] = right.token
 
 

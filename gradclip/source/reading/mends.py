@@ -12,6 +12,7 @@ __all__ = ["ELEMENTS", "MENDED", "NOISE", "mask", "noise_by", "of_noise", "of_wr
 MENDED = "mended"  #: the mark of gradients in which zeros stand for NaN
 ELEMENTS = "elements"  #: the mark of a mask: which elements of a gradient are finite
 NOISE = "noise"  #: the mark of random numbers
+_USUAL = frozenset({"0", "1", "2", "0.0", "1.0", "2.0"})  #: numbers that two settings may have by chance
 _BY = "by:"  #: the mark of noise with what it is multiplied by
 
 
@@ -25,9 +26,10 @@ def of_noise(marks: Iterable[str], values: Iterable[Value]) -> frozenset[str]:
     """The marks of noise that is computed from these values, too."""
     if NOISE not in marks:
         return frozenset()
-    parts = (y for x in values for y in (x.token, *(x.sides if isinstance(x, Product) else ())))
-    names = (x.name for x in values if isinstance(x, Constant) and x.name)
-    return frozenset(f"{_BY}{x}" for x in (*parts, *names))
+    parts: list[object] = [y for x in values for y in (x.token, *(x.sides if isinstance(x, Product) else ()))]
+    parts += [x.name for x in values if isinstance(x, Constant) and x.name]
+    numbers = (x[1] for x in parts if isinstance(x, tuple) and x[:1] == ("constant",) and x[1] not in _USUAL)
+    return frozenset(f"{_BY}{x}" for x in (*parts, *numbers))
 
 
 def of_write(marks: frozenset[str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gradclip.source.reading import elements, functional, gradients, hooks, limits, modules, scales, slots, taken
+from gradclip.source.reading import elements, functional, gradients, handlers, hooks, limits, modules, scales, slots, taken
 from gradclip.source.reading.values import (
     MOST,
     SCALED,
@@ -177,6 +177,8 @@ def _of_container(owner: Value, name: str, given: Call) -> Value | None:
             return Tuple((), items=tuple(pairs))
         if name == "get" and isinstance(first, Constant) and first.value in owner.items:
             return owner.items[first.value]
+        if name == "setdefault" and isinstance(first, Constant):
+            return handlers.default(owner, first.value, given.get(1))
         if name == "update" and isinstance(first, Table):
             owner.items.update(first.items)
             return Constant(("None",))

@@ -40,6 +40,8 @@ def replace_part(machine: Machine, owner: Value, name: str, value: Value) -> Non
     """``model.head = nn.Linear(64, 4)``, outside of the model's own code."""
     if owner.token and machine.scope.owner is not owner and _has_parameters(value):
         machine.parts.setdefault(owner.token, {})[name] = value
+        if isinstance(owner, Instance):
+            owner.late |= {name}
 
 
 def parts(machine: Machine, owner: Value, of: Params) -> Params:
@@ -147,9 +149,10 @@ def _fields(machine: Machine, token: object) -> list[Token]:
     modules = {name: x for name, x in made.fields.items() if isinstance(x, (Made, Instance))}
     plain = all(isinstance(x, Constant) for name, x in made.fields.items() if name not in modules)
     own = {name: x for name, x in modules.items() if _has_parameters(x)}
-    is_known = plain and len(own) > 1 and all(x.token == (*made.token, name) for name, x in own.items())
+    tokens = {name: (*made.token, name) for name in own}  # of one in whose place another has come, too
+    is_known = plain and len(own) > 1 and all(x.token == tokens[name] or name in made.late for name, x in own.items())
     others = (x for name, x in modules.items() if name not in own)
-    return [x.token for x in own.values()] if is_known and all(_is_plain(x) for x in others) else []
+    return [*tokens.values()] if is_known and all(_is_plain(x) for x in others) else []
 
 
 def _is_recurrent(one: Value) -> bool:

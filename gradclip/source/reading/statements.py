@@ -15,7 +15,9 @@ from gradclip.source.reading import (
     elements,
     expressions,
     functional,
+    generators,
     gradients,
+    handlers,
     loops,
     measures,
     mends,
@@ -70,10 +72,12 @@ def _function_def(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef
     token = (Origin(node.name, hash((id(node), machine.scope.key))),)
     made = Function(token, node=node, scope=machine.scope)
     machine.scope.names[node.name] = functional.decorated(machine, made, made)
+    handlers.registered(machine, node, made)
 
 
 def _class_def(machine: Machine, node: ast.ClassDef) -> None:
-    machine.scope.names[node.name] = Class((Origin(node.name, id(node)),), node=node, scope=machine.scope)
+    machine.scope.names[node.name] = made = Class((Origin(node.name, id(node)),), node=node, scope=machine.scope)
+    handlers.registered(machine, node, made)
 
 
 def _import(machine: Machine, node: ast.Import) -> None:
@@ -261,18 +265,27 @@ def _both(machine: Machine, node: ast.If, test: Formula) -> str:
     return ""
 
 
-def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
-    mark = len(machine.contexts)
-    for item in node.items:
-        value = machine.value(item.context_expr)
-        context = value if isinstance(value, Context) else Context(value.token)
-        machine.contexts.append(context)
+def _with(machine: Machine, node: ast.With | ast.AsyncWith, done: int = 0) -> str:
+    """The objects of a ``with`` from a number on, and its block."""
+    if done == len(node.items):
+        return machine.block(node.body)
+    item, mark = node.items[done], len(machine.contexts)
+    value = machine.value(item.context_expr)
+
+    def inside(made: Value) -> str:
         if item.optional_vars is not None:
-            machine.bind(item.optional_vars, context.inner if context.kind == "scaled" and context.inner else value)
-    left = machine.block(node.body)
-    for context in reversed(machine.contexts[mark:]):
-        if context.kind == "scaled":
-            scales.leave(machine, node)
+            machine.bind(item.optional_vars, made)
+        return _with(machine, node, done + 1)
+
+    if isinstance(value, generators.Managed):
+        return generators.run(machine, value, inside)
+    context = value if isinstance(value, Context) else Context(value.token)
+    machine.contexts.append(context)
+    is_scaled = context.kind == "scaled"
+    left = inside(context.inner if is_scaled and context.inner else generators.entered(machine, value, item.context_expr))
+    if is_scaled:
+        scales.leave(machine, node)
+    generators.left(machine, value)
     del machine.contexts[mark:]
     return left
 

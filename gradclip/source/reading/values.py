@@ -199,6 +199,7 @@ class Instance(Value):
     base: Made | None = None  #: the library's optimizer that it is
     fields: dict[str, Value] = field(default_factory=dict)
     is_open: bool = False
+    late: frozenset[str] = frozenset()  #: the names of modules that others have put into it
 
 
 @dataclass(eq=False, slots=True)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, differing, found, relapsed, rounds
+from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, beside, differing, found, relapsed, rounds
 from gradclip.source.reading import idle, trainers
 from gradclip.source.reading import unread as unread_limits
 from gradclip.source.reading.machine import Machine, Place, Spent, unknowns
@@ -66,6 +66,7 @@ def read(file: File) -> Reading:
             values = [one for events in machine.taken if not _is_lost(events, machine) for one in rounds(events)]
             sides += values
             shown += (*_of_way(own, machine, clips, followed), *relapsed((*own, *values, *rounds(machine.stages))))
+            shown += beside((*own, *values))
             shown += (one for events in machine.branched for one in differing(rounds(events)))
             if left <= 0:
                 break
