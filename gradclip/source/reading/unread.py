@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from gradclip.natives import NATIVES, Kind
 from gradclip.rounds import NO_PARAMS, Clip, Event, Step
+from gradclip.source.reading import errors
 from gradclip.source.reading.idle import place
 from gradclip.source.reading.program import File, last
 
@@ -29,6 +30,7 @@ def found(file: File) -> Iterator[tuple[Event, ...]]:
     if "keras" in text:
         yield from ((_clip(file, node, unread=why),) for node, why in _of_keras(file))
         yield from ((_clip(file, x, other=why), Step()) for x, why in _of_weights(file))
+    yield from ((_clip(file, x, other=why), Step()) for x, why in errors.found(file))
     if "gradient_clip_algorithm" in text and "lightning" in text:
         why = "Without `gradient_clip_val` the Trainer clips nothing, whatever the algorithm."
         yield from ((_clip(file, x, unread=why),) for x in _without_limit(file))

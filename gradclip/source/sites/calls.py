@@ -45,8 +45,8 @@ def call(node: cst.Call, context: Context) -> Iterator[Decision | ApiCall]:
 
 def mistakes(found: ApiCall) -> list[Decision]:
     """The mistakes of a call, or that it has none; nothing for a call that clips no gradient."""
-    if look_alike(found):
-        return []
+    if look_alike(found):  # of an error or a loss, where its gradient is meant
+        return [manual(found.call, one, found.api) for one in steps.findings(found) if one.code == "GM104"]
     findings = [finding for check in MISTAKES if (finding := check(found)) is not None]
     findings += [one for one in steps.findings(found) if one.code not in {other.code for other in findings}]
     if only_measures(found):  # also beside the clip of a trainer
