@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["NO_PARAMS", "UNKNOWN", "Params", "Token", "listed"]
+__all__ = ["NO_PARAMS", "UNKNOWN", "Choice", "Params", "Token", "listed"]
 
 _FEW = 3  #: names
 
 #: the identity of a parameter or a module; ``("model", "encoder")`` is a part of ``("model",)``
 Token = Hashable
+
+
+class Choice(NamedTuple):
+    """The last part of an identity: those parameters of a module that pass a test, or all others."""
+
+    test: str
+    holds: bool
+
+    def __str__(self) -> str:
+        return f" where {self.test}" if self.holds else f" where not ({self.test})"
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ class Params:
         """Whether they have a parameter in common."""
         if not self.known.isdisjoint(other.known) or not self.unseen.isdisjoint(other.unseen) or self._touches(other):
             return True
-        return False if self.is_certain and other.is_certain else None
+        return False if self.is_certain and other.is_certain and not self._overlaps(other) else None
 
     def covers(self, other: Params) -> bool | None:
         """Whether all of the others are among these."""
@@ -61,12 +71,30 @@ class Params:
         """Those of these that certainly are none of the others."""
         if not other.is_certain or not self.is_all:  # a module that may have those of others
             return Params()
-        return Params(frozenset(x for x in self.known - other.known if Params.of(x).meets(other) is False))
+        apart = {x for x in self.known - other.known if Params.of(x).meets(other) is False}
+        return Params(frozenset(apart.union(*map(other._rest, self.known) if other._choices else ())))
 
     def _touches(self, other: Params) -> bool:
         if self._is_flat or other._is_flat:
             return False
         return bool(self._with_parts(other.known) or other._with_parts(self.known))
+
+    def _overlaps(self, other: Params) -> bool:
+        """Whether they may have common parameters of a module of which one has those that pass a test."""
+        pairs = [(x, y) for x in self._choices for y in other.known] + [(x, y) for x in other._choices for y in self.known]
+        return any(isinstance(y, tuple) and y[: len(x) - 1] == x[:-1] and not _is_other(x, y) for x, y in pairs)
+
+    def _rest(self, token: Token) -> frozenset[Token]:
+        """What these leave of a module, if they are those of its parameters that pass one test."""
+        inside = [x for x in self.known if isinstance(x, tuple) and isinstance(token, tuple) and x[: len(token)] == token]
+        if len(inside) == 1 and inside[0] in self._choices and inside[0][:-1] == token:
+            choice = inside[0][-1]
+            return frozenset({(*inside[0][:-1], choice._replace(holds=not choice.holds))})
+        return frozenset()
+
+    @cached_property
+    def _choices(self) -> list[tuple[Any, ...]]:
+        return [x for x in self.known if isinstance(x, tuple) and x and isinstance(x[-1], Choice)]
 
     def _with_parts(self, tokens: frozenset[Token]) -> frozenset[Token]:
         """Those of some tokens that are these, or parts of these."""
@@ -79,6 +107,12 @@ class Params:
     @cached_property
     def _is_flat(self) -> bool:
         return not any(isinstance(x, tuple) for x in self.known)
+
+
+def _is_other(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether the same test tells two parts of a module apart."""
+    same = len(one) == len(other) and isinstance(other[-1], Choice) and one[-1].test == other[-1].test
+    return same and one[-1].holds is not other[-1].holds
 
 
 def listed(params: Iterable[Token], names: Mapping[Any, str]) -> str:

@@ -240,7 +240,7 @@ def _shown(params: Params, one: Round) -> str:
     """The names of some parameters."""
     if one.is_run:
         return listed(params.known, one.names)
-    names = sorted(".".join(map(str, x)) if isinstance(x, tuple) else str(x) for x in params.known)
+    names = sorted(".".join(map(str, x)).replace(". where", " where") if isinstance(x, tuple) else str(x) for x in params.known)
     return "the parameters of " + ", ".join(f"`{x}`" for x in names[:3])
 
 

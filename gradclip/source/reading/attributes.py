@@ -27,7 +27,7 @@ from gradclip.source.reading.values import (
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["of"]
+__all__ = ["class_of", "of"]
 
 _WRAPPED = frozenset({"module", "_orig_mod", "unwrapped"})  #: the model in a wrapper
 _VARIABLES = frozenset({"trainable_variables", "trainable_weights", "variables"})
@@ -53,6 +53,8 @@ def of(machine: Machine, owner: Value, name: str) -> Value:
             return of(machine, owner.base, name)
         if name not in _VARIABLES:
             return _of_class(machine, owner, name)
+    if name == "__class__" and isinstance(owner, (Instance, Made, Thing)):
+        return class_of(owner)
     if isinstance(owner, Class) and (one := handlers.member(machine, owner, name)) is not None:
         return one
     if machine.parts and (part := machine.parts.get(owner.token, {}).get(name)) is not None:
@@ -86,6 +88,14 @@ def of(machine: Machine, owner: Value, name: str) -> Value:
     if name == "sync_gradients":
         return gradients.synced(machine, owner)
     return Thing((*owner.token, name), marks)
+
+
+def class_of(one: Value) -> Value:
+    """``type(model)``, ``model.__class__``: what it makes has parameters of its own."""
+    if isinstance(one, Instance):
+        return one.of
+    name = one.name if isinstance(one, Made) else "type.Same"
+    return Library((name,), name=name)
 
 
 def _of_class(machine: Machine, owner: Instance, name: str) -> Value:

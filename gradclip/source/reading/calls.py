@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.rounds import Step
 from gradclip.source.reading import (
+    attributes,
     coefficients,
     degrees,
     forward,
@@ -251,6 +252,8 @@ def _builtin(machine: Machine, name: str, given: Call) -> Value | None:
     if name == "dict" and all(isinstance(x, Table) for x in given.args) and not given.is_starred:
         parts = [table.items for table in given.args if isinstance(table, Table)] + [dict[object, Value](given.given)]
         return Table(machine.fresh(given.node, "table"), items={key: x for part in parts for key, x in part.items()})
+    if name == "type" and first is not None and len(given.args) == 1:
+        return attributes.class_of(first)
     if name in _PREDICATES:
         return Thing(machine.token(name, *(x.token for x in given.args)), marks(given.args))
     if name == "zip":

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Backward, Params
-from gradclip.source.reading import coefficients, elements, handlers, modules
+from gradclip.source.reading import choices, coefficients, elements, handlers, modules
 from gradclip.source.reading.values import Constant, Elements, Gradients, Table, Thing, Tuple, Value
 
 if TYPE_CHECKING:
@@ -57,7 +57,11 @@ def value(machine: Machine, node: Comprehension) -> Value:
     if isinstance(made, Elements):
         if any(modules.only_free(x) for g in node.generators for x in g.ifs):
             made = replace(made, token=(*made.token, "free"), params=modules.free(machine, made.params, listed=True))
-        if any(x.ifs for x in node.generators) and not all(_is_harmless(x) for g in node.generators for x in g.ifs):
+        tests = [x for g in node.generators for x in g.ifs]
+        if not all(map(choices.is_harmless, tests)):
+            part = choices.chosen(machine, made, first.target, tests) if len(node.generators) == 1 else None
+            if part is not None:
+                return replace(part, is_one=False, loop=None)
             return Elements((*made.token, id(node)), made.marks, params=Params(made.params.known, is_all=False))
         return Elements(made.token, made.marks, params=made.params)
     if isinstance(made, coefficients.Norm):
@@ -81,11 +85,6 @@ def _looped(machine: Machine, element: ast.expr, node: Comprehension) -> Value:
     machine.passes.pop()
     machine.loops.pop()
     return made
-
-
-def _is_harmless(test: ast.expr) -> bool:
-    """Whether a test leaves out parameters without a gradient only: ``if p.requires_grad``, ``if p.grad is not None``."""
-    return any(isinstance(x, ast.Attribute) and x.attr in ("grad", "requires_grad") for x in ast.walk(test))
 
 
 def _each(machine: Machine, target: ast.expr, one: Value, node: Comprehension) -> tuple[object, Value]:

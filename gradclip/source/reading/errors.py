@@ -48,7 +48,9 @@ def _within(body: list[ast.stmt], around: Function | None, lines: list[str]) -> 
     if (around is not None and around.name == "backward") or any(not _names(x.args[0]) & {"loss"} for x in by_hand):
         return  # the clamped error is the gradient
     name = around.name if around is not None else ""
-    added = {id(y) for x in nodes if isinstance(x, ast.BinOp) and isinstance(x.op, (ast.Add, ast.Sub)) for y in (x.left, x.right)}
+    added = {
+        id(y) for x in nodes if isinstance(x, ast.BinOp) and isinstance(x.op, (ast.Add, ast.Sub)) for y in (x.left, x.right)
+    }
     for statement in (x for x in nodes if isinstance(x, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr))):
         for call in (x for x in ast.walk(statement) if isinstance(x, ast.Call) and last(x.func) in _CLAMPS):
             if id(call) not in added and _is_of_error(statement, call) and _is_said(statement, call, name, lines):
@@ -62,12 +64,16 @@ def _is_of_error(statement: ast.stmt, call: ast.Call) -> bool:
     names = _names(of) if of is not None else set[str]()
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
     names |= {last(x) for x in targets if x is not None}
-    is_free = _is_library(getattr(func, "value", None), numpy=True) or not names.isdisjoint(("detach", "stop_gradient", "no_grad"))
+    is_free = _is_library(getattr(func, "value", None), numpy=True) or not names.isdisjoint(
+        ("detach", "stop_gradient", "no_grad")
+    )
     return any(map(_ERROR.search, names)) and not any(map(_NO_ERROR.search, names)) and not is_free
 
 
 def _is_library(node: ast.expr | None, *, numpy: bool = False) -> bool:
-    return isinstance(node, ast.Name) and node.id in (("np", "numpy") if numpy else ("torch", "tf", "jnp", "np", "K", "ops", "F"))
+    return isinstance(node, ast.Name) and node.id in (
+        ("np", "numpy") if numpy else ("torch", "tf", "jnp", "np", "K", "ops", "F")
+    )
 
 
 def _is_said(statement: ast.stmt, call: ast.Call, function: str, lines: list[str]) -> bool:

@@ -105,6 +105,7 @@ class Machine:
         self.sums: dict[Token, Gradients] = {}  #: what the program has added to its own variables, by their identity
         self.parts: dict[Token, dict[str, Value]] = {}  #: by owner: the modules that have been put into it
         self.frozen: dict[object, bool | None] = {}  #: the parameters that are frozen, or free again; None: some of them
+        self.chosen: set[object] = set()  #: the modules of which a test chooses parameters
         self.differentiated: set[object] = set()  #: the parameters whose gradients torch.autograd.grad has returned
         self.engines: set[object] = set()  #: the modules whose gradients DeepSpeed's ZeRO holds
         self.hooks: list[Value] = []  #: what runs after each gradient is made

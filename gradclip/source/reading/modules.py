@@ -133,7 +133,7 @@ def _expanded(machine: Machine, of: Params) -> Params:
     """The modules of which a model of the project consists, in its place, if all are known."""
     found: set[object] = set()
     for token in of.known:
-        found |= set(_fields(machine, token)) or {token}
+        found |= set(() if token in machine.chosen else _fields(machine, token)) or {token}
     return Params(frozenset(found), of.is_all, of.unseen)
 
 

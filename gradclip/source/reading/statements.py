@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradclip.rounds import Condition, Write
 from gradclip.source.reading import (
     branches,
+    choices,
     coefficients,
     degrees,
     elements,
@@ -228,6 +229,8 @@ def _if(machine: Machine, node: ast.If) -> str:
     is_open = matters or machine.events or told  # else nothing has happened that it could skip
     truth = tests.decided(machine, formula, default) if is_open else default
     conditions = tests.conditions(machine, formula, truth)
+    if not truth and isinstance(node.body[-1], ast.Continue):  # what follows is about the others
+        machine.scope.names.update((key, no) for key, _, no in choices.sides(machine, node.test))
     mark = len(machine.conditions)
     machine.conditions += conditions
     left = _under(machine, formula, node.body) if truth else machine.block(node.orelse)
@@ -251,11 +254,17 @@ def _both(machine: Machine, node: ast.If, test: Formula) -> str:
     before = dict(names)
     machine.branches.append(len(machine.loops))
     machine.conditions.append(Condition(id(node)))
+    parts = list(choices.sides(machine, node.test))
+    names.update((key, yes) for key, yes, _ in parts)
     _under(machine, test, node.body)
     first = dict(names)
     names.clear()
     names.update(before)
+    names.update((key, no) for key, _, no in parts)
     machine.block(node.orelse)
+    if parts:
+        for known in (first, names):
+            known.update((key, before[key]) for key, _, _ in parts)
     machine.conditions.pop()
     machine.branches.pop()
     for name, value in first.items():
