@@ -274,7 +274,7 @@ def _mapped(machine: Machine, given: Call) -> Value | None:
     function, listed = given.args[:2]
     if isinstance(listed, Gradients):
         return functional.mapped(machine, function, given.args[1:], given)
-    if isinstance(listed, Tuple) and handlers.are_few(listed):
+    if isinstance(listed, Tuple) and handlers.are_few(listed) and not any(isinstance(x, Constant) for x in listed.items):
         parts = tuple(machine.apply(function, Call(given.node, (x,), {})) for x in listed.items)
         return Tuple(machine.token("map", *(x.token for x in parts)), marks(parts), items=parts)
     if isinstance(listed, Elements):
