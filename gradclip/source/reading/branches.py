@@ -15,7 +15,7 @@ from gradclip.source.reading.values import Library, Made, Value
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["bound"]
+__all__ = ["bound", "sided"]
 
 _Side = Sequence[ast.stmt]
 _Test = tuple[_Side, ast.expr, tuple[_Side, _Side]]
@@ -32,10 +32,10 @@ def bound(machine: Machine, targets: Sequence[ast.expr], value: Value) -> None:
 
 def _parted(machine: Machine, around: ast.AST, name: str, made: Made) -> Iterator[tuple[Event, ...]]:
     """The steps of two optimizers, one on each side of a test, where only one side reads the name of a clip."""
-    names, tests = _read(around)
-    uses = names.get(name, ()) if tests else ()
+    names, parted = _read(around)
+    uses = names.get(name, ()) if parted else ()
     loads = [x for x in uses if isinstance(x.ctx, ast.Load)]
-    for top, test, sides in tests if loads and len(uses) - len(loads) < 2 else ():
+    for top, test, sides in parted if loads and len(uses) - len(loads) < 2 else ():
         readers = [any(x in loads for x in _nodes(side)) for side in sides]
         if sorted(readers) != [False, True] or _is_of_limit(test, made) or not _are_of(loads, top, test, sides):
             continue
@@ -57,7 +57,7 @@ def _read(around: ast.AST) -> tuple[dict[str, list[ast.Name]], list[_Test]]:
         if isinstance(x, ast.Name):
             names.setdefault(x.id, []).append(x)
     body = getattr(around, "body", None)
-    return names, [*_tests(body)] if isinstance(body, list) else []
+    return names, [*sided(body)] if isinstance(body, list) else []
 
 
 def _are_of(loads: Sequence[ast.Name], top: _Side, test: ast.expr, sides: Sequence[_Side]) -> bool:
@@ -76,14 +76,14 @@ def _nodes(side: _Side) -> Iterator[ast.AST]:
     return (x for statement in side for x in ast.walk(statement))
 
 
-def _tests(body: _Side, top: _Side = ()) -> Iterator[_Test]:
+def sided(body: _Side, top: _Side = ()) -> Iterator[_Test]:
     """The tests of a block, with the statement at its top and the two sides: what follows a return is the other side."""
     for i, x in enumerate(body):
         if isinstance(x, ast.If):
             returns = isinstance(x.body[-1], ast.Return) and not x.orelse
             yield top or body[: i + 1], x.test, (x.body, body[i + 1 :] if returns else x.orelse)
-            yield from _tests(x.body, top or (x,))
-            yield from _tests(x.orelse, top or (x,))
+            yield from sided(x.body, top or (x,))
+            yield from sided(x.orelse, top or (x,))
 
 
 def _optimizer(machine: Machine, side: _Side, name: str) -> ast.Call | None:

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 __all__ = ["either", "unpacked", "value"]
 
+_SETTINGS = frozenset({"learning_rate", "lr", "weight_decay", "beta_1", "beta_2", "momentum", "get_config"})
+
 
 def value(machine: Machine, node: ast.expr) -> Value:
     """The value of an expression."""
@@ -92,7 +94,11 @@ def _name(machine: Machine, node: ast.Name) -> Value:
 
 
 def _attribute(machine: Machine, node: ast.Attribute) -> Value:
+    idle = dict(machine.idle) if node.attr in _SETTINGS and isinstance(node.value, ast.Name) else None
     found = attributes.of(machine, value(machine, node.value), node.attr)
+    if idle is not None and machine.idle.keys() != idle.keys():  # its rate is no use of an optimizer
+        machine.read -= idle.keys() - machine.idle.keys()
+        machine.idle = idle
     return taken.kept(machine, found)
 
 

@@ -87,6 +87,9 @@ def function(machine: Machine, name: str, given: Call) -> Value:
         return Context((name,), kind="detached")
     if last == "scale_loss" and first is not None:
         return methods.apex(name, first)
+    if last == "from_config" and isinstance(first, Table):
+        known = {str(key): x for key, x in first.items.items()}
+        return _made(machine, name.removesuffix(".from_config"), Call(given.node, (), known))
     if last == "initialize" and "amp" in name:
         return methods.same(given)
     if name == "deepspeed.initialize":

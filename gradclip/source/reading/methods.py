@@ -104,6 +104,8 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         return Context((*owner.token, name), kind="local", said=frozenset(machine.conditions))
     if name == "accumulate":
         return Context((*owner.token, name), kind="accumulate", text=machine.shown(given.node.func)[1:-1], inner=owner)
+    if name == "get_config" and isinstance(owner, Made):
+        return Table(machine.fresh(given.node, "table"), items=dict(owner.given.items()))
     if name in _PREPARES:
         return same(given) if given.args else None
     if name == "add_param_group" and isinstance(owner, Made) and first is not None:
@@ -177,6 +179,8 @@ def _of_container(owner: Value, name: str, given: Call) -> Value | None:
             return Tuple((), items=tuple(pairs))
         if name == "get" and isinstance(first, Constant) and first.value in owner.items:
             return owner.items[first.value]
+        if name == "pop" and isinstance(first, Constant):
+            return owner.items.pop(first.value, None)
         if name == "setdefault" and isinstance(first, Constant):
             return handlers.default(owner, first.value, given.get(1))
         if name == "update" and isinstance(first, Table):

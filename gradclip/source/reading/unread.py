@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from gradclip.natives import NATIVES, Kind
 from gradclip.rounds import NO_PARAMS, Clip, Event, Step
@@ -20,6 +20,7 @@ _EAGER = re.compile(r"run_eagerly *= *True|run_functions_eagerly|train_function|
 _CONSTRAINTS = frozenset({"MaxNorm", "max_norm", "UnitNorm", "MinMaxNorm"})
 _HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
 _BAKED = "`fit()` has compiled its step with the limit that was there before: it does not read this one."
+_TRACED = "TensorFlow has compiled the step with the limit that was there first: it does not read this one."
 _LOST = "The next `compile()` makes another optimizer, which lacks this limit."
 _BODIES = ("body", "orelse", "finalbody")
 
@@ -64,32 +65,43 @@ def _of_keras(file: File) -> Iterator[tuple[ast.expr, str]]:
     for function, cls in file.functions:
         if cls is not None and _EPOCHS.match(function.name) and any(last(x).endswith("Callback") for x in cls.bases):
             yield from ((x, _BAKED) for x in _limits(function))
+    traced = _traced(file)
     for x in file.nodes:
         for body in (getattr(x, name, None) for name in _BODIES):
             if isinstance(body, list):
                 yield from _after_fit([*body, *body] if isinstance(x, (ast.For, ast.While)) else body)
+        if traced and isinstance(x, (ast.For, ast.While)):
+            yield from ((y, _TRACED) for y in _limits(x, traced) if isinstance(y, ast.Attribute) and last(y.value) in traced)
 
 
-def _limits(node: ast.AST) -> list[ast.expr]:
-    """The limits of a model's optimizer that code sets."""
+def _traced(file: File) -> frozenset[str]:
+    """The names of the optimizers that step in functions which TensorFlow compiles."""
+    bodies = (x for x, _ in file.functions if any("tf.function" in ast.unparse(y) for y in x.decorator_list))
+    calls = (y for x in bodies for y in ast.walk(x) if isinstance(y, ast.Call) and last(y.func) in ("apply_gradients", "apply"))
+    return frozenset(last(x.func.value) for x in calls if isinstance(x.func, ast.Attribute)) - {""}
+
+
+def _limits(node: ast.AST, names: Collection[str] = ()) -> list[ast.expr]:
+    """The limits of a model's optimizer that code sets, or of one with these names."""
     targets = (y for x in ast.walk(node) if isinstance(x, ast.Assign) for y in x.targets)
     found = (x for x in targets if isinstance(x, ast.Attribute) and x.attr in _KEYWORDS)
-    return [x for x in found if isinstance(x.value, ast.Attribute) and x.value.attr == "optimizer"]
+    return [x for x in found if (isinstance(x.value, ast.Attribute) and x.value.attr == "optimizer") or last(x.value) in names]
 
 
 def _after_fit(body: Iterable[ast.stmt]) -> Iterator[tuple[ast.expr, str]]:
     """The same in the order of a block, whose statements compile a model, train it, or set a limit."""
-    has_fitted, late, alive, lost = False, list[ast.expr](), list[ast.expr](), list[ast.expr]()
+    has_fitted, late, alive, lost, names = False, list[ast.expr](), list[ast.expr](), list[ast.expr](), set[str]()
     for statement in body:
         made = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
         name = last(made.func) if isinstance(made, ast.Call) else ""
         if name == "compile" and isinstance(made, ast.Call):
             lost = alive if _makes_another(made) else []
             has_fitted, late, alive = False, [], []
+            names |= {last(x) for x in (*made.args[:1], *(y.value for y in made.keywords)) if isinstance(x, ast.Name)}
         elif name == "fit":
             yield from (*((x, _BAKED) for x in late), *((x, _LOST) for x in lost))
             has_fitted, lost = True, []
-        elif isinstance(statement, ast.Assign) and (limits := _limits(statement)):
+        elif isinstance(statement, ast.Assign) and (limits := _limits(statement, names)):
             alive, lost = limits, []
             late += limits if has_fitted else []
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, beside, differing, found, relapsed, rounds
-from gradclip.source.reading import idle, trainers
+from gradclip.source.reading import factories, idle, trainers
 from gradclip.source.reading import unread as unread_limits
 from gradclip.source.reading.machine import Machine, Place, Spent, unknowns
 from gradclip.source.reading.program import File
@@ -76,7 +76,8 @@ def read(file: File) -> Reading:
     more = [rounds(unread[place]) for place in unread.keys() - used]
     more += [_unordered(events, file) for events in parts.values()]
     more += [rounds(events) for events in (*idle.found(file), *unread_limits.found(file), *forgotten)]
-    for one in (y for x in more for y in found(x)):
+    parted = (y for events in factories.found(file) for y in differing(rounds(events)))
+    for one in (*(y for x in more for y in found(x)), *parted):
         if isinstance(one.event.where, Place) and one.event.where.path == file.path:
             seen.setdefault((one.code, one.event.where), one)
     return Reading(tuple(seen.values()), frozenset(clips), frozenset(followed))
