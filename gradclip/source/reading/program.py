@@ -75,7 +75,6 @@ class File:
         self.tree = tree or ast.parse(text)
         self._others: dict[str, File | None] = {}
         self._matters: dict[int, bool] = {}
-        self._leaves: dict[int, bool] = {}
         self._shown: dict[int, str] = {}
         self._told: dict[tuple[str, int], bool] = {}
         self.keys: dict[tuple[object, ...], int] = {}  #: the identities of what is computed
@@ -192,13 +191,8 @@ class File:
     def _events(self) -> frozenset[str]:
         return frozenset(_VALUES if _OF_VALUES.search(self.text) else EVENTS)
 
-    @cached_property
-    def telling(self) -> frozenset[str]:
-        """The names of functions and classes that have events, directly or by calls."""
-        return frozenset(x for x in {*self._calls, *self._imported} if self._tells(x, _IMPORTS))
-
     def _tells(self, name: str, depth: int) -> bool:
-        """The same of one name, through so many files after each other: files may import each other."""
+        """Whether a function or class has events, directly or by calls, through so many files after each other."""
         if (name, depth) not in self._told:
             names, pending = {name}, [name]
             while pending:
@@ -220,34 +214,31 @@ class File:
     def _calls(self) -> dict[str, set[str]]:
         """The last names of all calls within the functions and classes of a name."""
         calls: dict[str, set[str]] = {}
-        for one in self._walked[0]:
-            around = one
-            while around.outer or around.node is not self.tree:
-                if isinstance(around.node, _DEFINED):
-                    calls.setdefault(around.node.name, set()).update(one.names)
-                around = self._walked[0][around.outer]
+        for one in self._judged.values():
+            if isinstance(one.node, _DEFINED):
+                calls.setdefault(one.node.name, set()).update(one.names)
         return calls
 
     def matters(self, node: ast.AST) -> bool:
         """Whether a statement, or a conditional expression, may have events."""
-        if not self._matters:
-            self._judge()
-        return self._matters.get(id(node), False)
-
-    def _judge(self) -> None:
-        telling, judged = self._events | self.telling, self._walked[0]
-        has = [not one.names.isdisjoint(telling) for one in judged]
-        for place in range(len(judged) - 1, 0, -1):
-            one = judged[place]
-            outer = judged[one.outer]
-            self._matters[id(one.node)], self._leaves[id(one.node)] = has[place], one.exits
-            has[one.outer] |= has[place]
-            outer.exits |= one.exits and not isinstance(one.node, _DEFINED)
+        key = id(node)
+        if key not in self._matters:
+            names = self._judged[key].names if key in self._judged else set[str]()
+            self._matters[key] = not self._events.isdisjoint(names) or any(self._tells(x, _IMPORTS) for x in names)
+        return self._matters[key]
 
     def leaves(self, node: ast.stmt) -> bool:
         """Whether a statement may leave its block: it returns, continues, breaks or raises."""
-        self.matters(node)
-        return self._leaves.get(id(node), False)
+        return id(node) in self._judged and self._judged[id(node)].exits
+
+    @cached_property
+    def _judged(self) -> dict[int, _Judged]:
+        """The statements and conditional expressions, each with all that is in it."""
+        for one in reversed(self._walked[0][1:]):
+            outer = self._walked[0][one.outer]
+            outer.names |= one.names
+            outer.exits |= one.exits and not isinstance(one.node, _DEFINED)
+        return {id(one.node): one for one in self._walked[0][1:]}
 
     @cached_property
     def _imported(self) -> dict[str, tuple[str, str]]:
@@ -306,7 +297,7 @@ class _Judged:
 
     node: ast.AST
     outer: int  #: the place of the one around it
-    names: set[str]  #: what it calls itself
+    names: set[str]  #: what it calls
     exits: bool = False
 
 
