@@ -98,7 +98,7 @@ def _is_optimizer(machine: Machine, func: ast.expr) -> bool:
     root = func
     while isinstance(root, ast.Attribute):
         root = root.value
-    if not isinstance(root, ast.Name) or not isinstance(machine.scope.find(root.id), Library):
+    if not isinstance(root, ast.Name) or not isinstance(machine.scope.find(root.id, machine), Library):
         return False
     value = machine.value(func)
     return isinstance(value, Library) and gradients.is_optimizer_class(value.name)

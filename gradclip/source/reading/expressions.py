@@ -75,7 +75,7 @@ def _constant(machine: Machine, node: ast.Constant) -> Value:
 
 
 def _name(machine: Machine, node: ast.Name) -> Value:
-    found = machine.scope.find(node.id)
+    found = machine.scope.find(node.id, machine)
     if found is None:
         found = Thing((origin(node.id, machine.scope.file.path),), tests.marked(node.id))
         top = machine.scope

@@ -15,6 +15,7 @@ from gradclip.rounds import NO_PARAMS, Condition, Event
 from gradclip.source.reading import attributes, calls, expressions, forward, gradients, measures, statements, tests
 from gradclip.source.reading.generators import Yields
 from gradclip.source.reading.program import File, last
+from gradclip.source.reading.scope import Scope, Spent
 from gradclip.source.reading.values import (
     Call,
     Class,
@@ -25,7 +26,6 @@ from gradclip.source.reading.values import (
     Instance,
     Made,
     Origin,
-    Scope,
     Table,
     Thing,
     Token,
@@ -33,16 +33,12 @@ from gradclip.source.reading.values import (
     Value,
 )
 
-__all__ = ["Machine", "Place", "Spent", "simple", "unknowns"]
+__all__ = ["Machine", "Place", "unknowns"]
 
 _DEEP = 12  #: calls within calls that are entered
 _EVENTS = 150  #: of one way
 _SMALLEST = 10  #: the same, of a function in another file
 _SMALL = 40  #: statements of a function without events that is entered all the same, for its result
-
-
-class Spent(Exception):
-    """The way is longer than it may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +51,6 @@ class Place:
     end: tuple[int, int]
     file: File | None = None  #: another file that has the node; the rest is the call that leads there
     inner: tuple[int, int] = (0, 0)  #: the node's line and column in that file
-
-
-_BINDS = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
-def simple(file: File) -> list[ast.stmt]:
-    """The statements of a module that bind names, and those without events."""
-    return [x for x in file.tree.body if isinstance(x, _BINDS) or not file.matters(x)]
 
 
 def unknowns(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, *, is_method: bool) -> dict[str, Value]:
@@ -125,8 +113,7 @@ class Machine:
         self.again = 0  #: closures around this code that a step calls
         self.yields: list[Yields] = []  #: the blocks around this code that run where a function yields
         self.bare: ast.expr | None = None  #: the call that is a statement
-        self.modules: dict[str, Scope] = {}
-        self.scope = self.module(file)
+        self.main = self.scope = Scope(file, key=file.path)
 
     # ---- places, names, identities ---------------------------------------------------------------------------------------
 
@@ -175,25 +162,6 @@ class Machine:
             "tests": frozenset(self.conditions),
             "loops": tuple(self.loops),
         }
-
-    # ---- modules ----------------------------------------------------------------------------------------------------------
-
-    def module(self, file: File) -> Scope:
-        """The names of a file: its functions and classes; its statements run later, if at all."""
-        if file.path in self.modules and file is not self.file:
-            return self.modules[file.path]
-        scope = self.modules[file.path] = Scope(file, key=file.path)
-        return scope
-
-    def imported(self, file: File) -> Scope:
-        """The names of another file, after its simple statements have run."""
-        known = file.path in self.modules
-        scope = self.module(file)
-        if not known:
-            before, self.scope = self.scope, scope
-            self.block(simple(file))
-            self.scope = before
-        return scope
 
     # ---- statements -------------------------------------------------------------------------------------------------------
 
@@ -308,7 +276,7 @@ class Machine:
 
     def bases(self, cls: Class) -> Iterable[Class]:
         """The classes of the project that a class is made from."""
-        found = (cls.scope.find(base.id) for base in cls.node.bases if isinstance(base, ast.Name))
+        found = (cls.scope.find(base.id, self) for base in cls.node.bases if isinstance(base, ast.Name))
         return [x for x in found if isinstance(x, Class) and x is not cls]
 
     def is_a(self, cls: Class, names: Iterable[str], depth: int = 4) -> bool:

@@ -15,13 +15,13 @@ from gradclip.rounds.round import FAR
 from gradclip.source.reading.coefficients import LOCAL, MATRIX, Norm
 from gradclip.source.reading.degrees import KEEPS, LIKE, MEASURED, WEIGHTS, degree, said
 from gradclip.source.reading.program import last
+from gradclip.source.reading.scope import Scope
 from gradclip.source.reading.values import (
     Call,
     Constant,
     Elements,
     Function,
     Made,
-    Scope,
     Table,
     Thing,
     Tuple,

@@ -55,6 +55,7 @@ _ZEROES = re.compile(  # but no `torch.zeros(...)`, and no class that is called 
     r"zero_grad(?:\([^()]*\))?|zero(?!s(?:_like)?\b|_to_)\w*\(|clear_grad|\.grad\s*=|set_to_none"
     r"|(?<!class )Trainer\b|optimizer_step"
 )
+_BINDS = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IMPORTS = 2  #: files through which a name may come
 _LONG = 60  #: characters of code in a message
 _EXITS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
@@ -83,6 +84,7 @@ class File:
         self.compiled: Any = None  #: the optimizer that a Keras model is compiled with
         self.names: dict[str, Any] = {}  #: what its simple statements bind
         self.fields: dict[str, dict[str, Any]] = {}  #: of a new object of each class
+        self.imported: dict[str, Any] = {}  #: the names of other files, by their paths
 
     @cached_property
     def _walked(self) -> tuple[list[_Judged], list[ast.AST]]:
@@ -107,6 +109,11 @@ class File:
                 found += [(x, node) for x in node.body if isinstance(x, (ast.FunctionDef, ast.AsyncFunctionDef))]
                 pending += [x for x in node.body if isinstance(x, ast.ClassDef)]
         return found
+
+    @property
+    def simple(self) -> list[ast.stmt]:
+        """The statements of a module that bind names, and those without events."""
+        return [x for x in self.tree.body if isinstance(x, _BINDS) or not self.matters(x)]
 
     @cached_property
     def called(self) -> frozenset[str]:

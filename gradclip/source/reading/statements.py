@@ -24,6 +24,7 @@ from gradclip.source.reading import (
     mends,
     modules,
     scales,
+    scope,
     slots,
     taken,
     tests,
@@ -84,24 +85,7 @@ def _class_def(machine: Machine, node: ast.ClassDef) -> None:
 def _import(machine: Machine, node: ast.Import) -> None:
     for alias in node.names:
         name = alias.name if alias.asname else alias.name.partition(".")[0]
-        machine.scope.names[alias.asname or name] = _module_value(machine, name)
-
-
-def _module_value(machine: Machine, name: str) -> Value:
-    return Library((name,), name=name)
-
-
-def _import_from(machine: Machine, node: ast.ImportFrom) -> None:
-    module = "." * node.level + (node.module or "")
-    other = machine.scope.file.other(module)
-    for alias in node.names:
-        name = alias.asname or alias.name
-        if other is not None and alias.name == "*":
-            machine.scope.names.update(machine.imported(other).names)
-        elif other is not None and (value := machine.imported(other).names.get(alias.name)) is not None:
-            machine.scope.names[name] = value
-        elif node.level == 0 and alias.name != "*":
-            machine.scope.names[name] = _module_value(machine, f"{module}.{alias.name}")
+        machine.scope.names[alias.asname or name] = Library((name,), name=name)
 
 
 def _assign(machine: Machine, node: ast.Assign) -> None:
@@ -139,7 +123,7 @@ def _hint(machine: Machine, target: ast.expr) -> Token:
     if isinstance(target, ast.Name):
         return (target.id,)
     if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and machine.scope.owner is not None:
-        owner = machine.scope.find(target.value.id)
+        owner = machine.scope.find(target.value.id, machine)
         if owner is machine.scope.owner:
             return (*owner.token, target.attr)
     if isinstance(target, ast.Attribute):
@@ -270,7 +254,8 @@ def _both(machine: Machine, node: ast.If, test: Formula) -> str:
     for name, value in first.items():
         other = names.get(name)
         if other is not value:
-            names[name] = value if other is None else expressions.either(machine, value, other)
+            sides = (scope.loaded(machine, x) for x in (value, other) if x is not None)
+            names[name] = value if other is None else expressions.either(machine, *sides)
     return ""
 
 
@@ -331,7 +316,7 @@ _BY_TYPE: dict[type[ast.stmt], Callable[[Machine, Any], str | None]] = {
     ast.FunctionDef: _function_def,
     ast.ClassDef: _class_def,
     ast.Import: _import,
-    ast.ImportFrom: _import_from,
+    ast.ImportFrom: scope.bind,
     ast.Assign: _assign,
     ast.AnnAssign: _ann_assign,
     ast.AugAssign: _aug_assign,

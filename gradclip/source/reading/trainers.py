@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from gradclip.rounds import Backward, Clip, Step, Unscale, Zero
 from gradclip.source.reading.gradients import is_optimizer_class
-from gradclip.source.reading.machine import Machine, Spent, simple, unknowns
+from gradclip.source.reading.machine import Machine, unknowns
 from gradclip.source.reading.program import File, last
+from gradclip.source.reading.scope import run
 from gradclip.source.reading.values import Class, Constant, Instance, Library, Origin, Value
 
-__all__ = ["STEPS", "beginnings", "made", "names"]
-
-STEPS = 1500  #: statements of one way
+__all__ = ["beginnings", "made", "names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,17 +157,16 @@ class _Unread:
 def _class(machine: Machine, file: File, node: ast.ClassDef) -> Class | None:
     """A class of a module, after its simple statements have run."""
     machine.scope.names.update(names(file))
-    found = machine.scope.find(node.name)
+    found = machine.scope.find(node.name, machine)
     return found if isinstance(found, Class) else None
 
 
 def names(file: File) -> dict[str, Value]:
     """The names of a module, after its simple statements have run."""
     if not file.names:
-        machine = Machine(file, {}, STEPS)
-        with contextlib.suppress(Spent, RecursionError):
-            machine.block(simple(file))
-        file.names = machine.scope.names
+        machine = Machine(file, {}, 0)
+        run(machine, machine.main)
+        file.names = machine.main.names
     return dict(file.names)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gradclip.rounds import NO_PARAMS, UNKNOWN, Backward, Clip, Condition, Event, Params
 
 if TYPE_CHECKING:
-    from gradclip.source.reading.program import File
+    from gradclip.source.reading.scope import Scope
 
 __all__ = [
     "MOST",
@@ -30,7 +30,6 @@ __all__ = [
     "Made",
     "Origin",
     "Product",
-    "Scope",
     "Table",
     "Thing",
     "Token",
@@ -218,27 +217,6 @@ class Formula(Value):
     op: str = "atom"
     parts: tuple[Formula, ...] = ()
     text: str = ""
-
-
-class Scope:
-    """The names of a module or of one call of a function."""
-
-    __slots__ = ("cls", "file", "key", "names", "outer", "owner")
-
-    def __init__(self, file: File, outer: Scope | None = None, key: object = ()) -> None:
-        self.names: dict[str, Value] = {}
-        self.file, self.outer, self.key = file, outer, key
-        self.owner: Value | None = None  #: self
-        self.cls: Class | None = None  #: the class of the method
-
-    def find(self, name: str) -> Value | None:
-        """The value of a name."""
-        scope: Scope | None = self
-        while scope is not None:
-            if (value := scope.names.get(name)) is not None:
-                return value
-            scope = scope.outer
-        return None
 
 
 def always(value: Value) -> bool | None:

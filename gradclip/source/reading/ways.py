@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from gradclip.rounds import Backward, Clip, Event, Found, Round, Step, Unscale, Zero, beside, differing, found, relapsed, rounds
 from gradclip.source.reading import factories, idle, trainers
 from gradclip.source.reading import unread as unread_limits
-from gradclip.source.reading.machine import Machine, Place, Spent, unknowns
+from gradclip.source.reading.machine import Machine, Place, unknowns
 from gradclip.source.reading.program import File
+from gradclip.source.reading.scope import STEPS, Spent
 from gradclip.source.reading.values import Class, Function, Origin, Tuple, Value
 
 __all__ = ["Reading", "read"]
@@ -181,13 +182,13 @@ class _Entry:
         machine.scope.names.update(trainers.names(self.file))
         owner: Value | None = None
         if self.cls is not None:
-            cls = machine.scope.find(self.cls.name)
+            cls = machine.scope.find(self.cls.name, machine)
             if not isinstance(cls, Class) or cls.node is not self.cls:  # in another class
                 cls = Class((Origin(self.cls.name, id(self.cls)),), node=self.cls, scope=machine.scope)
             owner = trainers.made(machine, cls, self.cls)
             target = machine.method(owner, self.function.name)
         else:
-            found = machine.scope.find(self.function.name)
+            found = machine.scope.find(self.function.name, machine)
             target = found if isinstance(found, Function) else None  # the file may bind the name again
         if target is None:
             return None
@@ -219,7 +220,7 @@ def _ways(file: File, begin: Begin, left: int) -> Iterator[Machine]:
         if not pending or more <= 0:
             return
         flips = pending.popleft()
-        machine = Machine(file, flips, min(trainers.STEPS, more))
+        machine = Machine(file, flips, min(STEPS, more))
         with contextlib.suppress(Spent, RecursionError):
             begin(machine)
         for place, lost in sorted(machine.lost.values(), key=lambda one: one[0], reverse=True):
