@@ -74,7 +74,7 @@ class Gradients:
     def origins(self, node: cst.BaseExpression) -> set[str]:
         """The names in an expression, and those of the collections of which they are items."""
         found = set()
-        for name in self._source.between(cst.Name, *self._source.outer_span(node)):
+        for name in self._source.of(node, cst.Name):
             places = self._resolver.assigned_at(name)
             key = (Gradients.origins, id(places))
             found |= {name.value} | self._source.once(key, functools.partial(self._items, places))
@@ -88,7 +88,7 @@ class Gradients:
             values = (
                 self._values.given(place) if isinstance(place, cst.Param) else [given.value] if given and given.each else []
             )
-            found |= {one.value for value in values for one in self._source.between(cst.Name, *self._source.outer_span(value))}
+            found |= {one.value for value in values for one in self._source.of(value, cst.Name)}
         return found
 
     @functools.cached_property

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import bisect
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import libcst as cst
@@ -43,6 +45,7 @@ class Places:
     ) -> None:
         self._module, self._lines, self._parents = module, lines, parents
         self._starts: dict[cst.CSTNode, tuple[int, tuple[str, ...]]] = {}
+        self._firsts: list[tuple[int, cst.CSTNode]] = []  #: the lines of statements, with those of their decorators
         self._found: dict[cst.CSTNode, tuple[int, int]] = {}
         self._read(module.body, tree.body, ())
 
@@ -58,12 +61,22 @@ class Places:
             found = self._found[node]
         return found
 
+    def around(self, start: int, end: int) -> cst.CSTNode | None:
+        """The smallest statement that has a part of the text."""
+        place = bisect.bisect_right(self._firsts, start, key=itemgetter(0)) - 1
+        unit: cst.CSTNode | None = self._firsts[place][1] if place >= 0 else None
+        while unit is not None and (unit not in self._starts or self.of(unit)[1] < end):
+            unit = self._parents.get(unit)
+        return unit
+
     def _read(self, body: Sequence[cst.CSTNode], said: Sequence[ast.stmt], indents: tuple[str, ...]) -> None:
         number = 0
         for node in body:
             first = said[number]
             number += len(node.body) if isinstance(node, cst.SimpleStatementLine) else 1
             self._starts[node] = self._lines[first.lineno - 1] + first.col_offset, indents
+            decorators = getattr(first, "decorator_list", ())
+            self._firsts.append((self._lines[min(x.lineno for x in (first, *decorators)) - 1], node))
             block = node.body if isinstance(node, _WITH_BODIES) else None
             if isinstance(block, cst.IndentedBlock):
                 inner = self._module.default_indent if block.indent is None else block.indent

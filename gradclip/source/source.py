@@ -87,8 +87,7 @@ class Source:
 
     def all(self, *types: type[Node]) -> list[Node]:
         """Every node of these types, in the order of the text."""
-        found: list[Any] = [node for kind in types for node in self._of_type.get(kind, ())]
-        return sorted(found, key=self.start)
+        return sorted(self.any(*types), key=self.start)
 
     def any(self, *types: type[Node]) -> Sequence[Node]:
         """Every node of these types, in any order: cheaper, because it computes no position."""
@@ -96,20 +95,26 @@ class Source:
         return found
 
     def between(self, kind: type[Node], start: int, stop: int) -> Sequence[Node]:
-        """The nodes of a type that start in a part of the text, in order."""
+        """The nodes of a type that start in a part of the text, in order; it computes the position of each in the source."""
         ordered = self.once((Source.between, kind), lambda: self.all(kind))
         first, last = (bisect.bisect_left(ordered, at, key=self.start) for at in (start, stop))
         return ordered[first:last]
 
-    def at(self, first: tuple[int, int], last: tuple[int, int]) -> cst.CSTNode | None:
-        """The operation, call, assignment, attribute or item between two places of Python's tree: lines, and columns in bytes.
+    def of(self, around: cst.CSTNode, *types: type[Node]) -> Iterator[Node]:
+        """The nodes of these types in a node, and the node itself, in any order: cheaper, because it computes no position."""
+        stack = [around]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, types):
+                yield node
+            stack += children(node)
 
-        None if there is none, or if its function is hidden.
-        """
-        start, end = (self._lines[line - 1] + column for line, column in (first, last))
+    def at(self, first: tuple[int, int], last: tuple[int, int]) -> cst.CSTNode | None:
+        """The call, operation, assignment, attribute or item between two places of Python's tree, if it is not hidden."""
+        span = self._lines[first[0] - 1] + first[1], self._lines[last[0] - 1] + last[1]
+        unit = self._places.around(*span)
         kinds = (cst.BinaryOperation, cst.Call, cst.AugAssign, cst.Attribute, cst.Subscript)
-        nodes = (one for kind in kinds for one in self.between(kind, start, start + 1))
-        return next((one for one in nodes if self.end(one) == end), None)
+        return next((one for one in self.of(unit, *kinds) if self.span(one) == span), None) if unit is not None else None
 
     @functools.cached_property
     def calls(self) -> Mapping[str, Sequence[cst.Call]]:
@@ -153,10 +158,10 @@ class Source:
         return (self.start(node.lpar[0]) if node.lpar else start), (self.end(node.rpar[-1]) if node.rpar else end)
 
     def start(self, node: cst.CSTNode) -> int:
-        return self.span(node)[0]
+        return self._places.of(node)[0]
 
     def end(self, node: cst.CSTNode) -> int:
-        return self.span(node)[1]
+        return self._places.of(node)[1]
 
     def code(self, node: cst.CSTNode) -> str:
         """The text of a node, with its parentheses."""

@@ -66,7 +66,7 @@ def _is_of_one(norm: Form, node: cst.BaseExpression, context: Context) -> bool:
         return False
     shared = {*source.inside(node)}
     loops = [one for one in source.inside(tensor) if isinstance(one, cst.For) and one in shared]
-    used = {name.value for name in source.between(cst.Name, *source.outer_span(tensor))}
+    used = {name.value for name in source.of(tensor, cst.Name)}
     return any(not used.isdisjoint(target_names(one.target)) for one in loops)
 
 
@@ -76,7 +76,7 @@ def _is_reduced(norm: Form, node: cst.BaseExpression, forms: Forms, context: Con
     every = source.once(_is_reduced, lambda: [one for one in source.all(cst.Call) if _REDUCES.search(last_name(one.func))])
     last = bisect.bisect_left(every, source.start(node), key=source.start)
     before = [one for one in every[max(0, last - _CALLS) : last] if source.function(one) is source.function(node)]
-    names = [name for one in before for name in context.source.between(cst.Name, *context.source.span(one))]
+    names = [name for one in before for name in context.source.of(one, cst.Name)]
     return any(leaf.parts == norm.parts for name in names for leaf in leaves(forms.of(name)) if leaf.op == "norm")
 
 

@@ -67,7 +67,7 @@ def _makes(node: cst.BaseExpression, context: Context, *, torch: bool, depth: in
     source, functions = context.source, context.resolver.assigned_at(node.func)
     if len(functions) != 1 or not isinstance(functions[0], cst.FunctionDef):
         return False
-    if source.between(cst.Yield, *source.span(functions[0])):
+    if any(True for _ in source.of(functions[0], cst.Yield)):
         return True
     returned = context.values.returned(node.func)
     return returned is not None and _makes(returned, context, torch=torch, depth=depth - 1)
