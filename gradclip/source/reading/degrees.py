@@ -14,6 +14,7 @@ PLAIN = "plain"  #: the mark of a norm of order 2 of one gradient
 SUMMED = "summed"  #: the mark of a sum of such norms
 WEIGHTS = "weights"  #: the mark of a norm of parameters
 _DEGREE = "degree:"  #: the mark of a number that is computed from norms
+_NONE = Fraction(0)
 _OF_GRADIENTS = frozenset({"gradient", "norm"})
 #: functions that keep the degree of a norm
 KEEPS = frozenset(
@@ -43,11 +44,13 @@ LIKE = {"sqrt": Fraction(1, 2), "square": Fraction(2), "reciprocal": Fraction(-1
 
 def degree(one: Value) -> Fraction | None:
     """The degree of a number, 0 for one that no gradient has a part in; None if it is not known."""
+    if not one.marks:  # the usual case
+        return _NONE
     found = [x for x in one.marks if x.startswith(_DEGREE)]
     if len(found) == 1:
         return Fraction(found[0][len(_DEGREE) :])
     is_free = not found and _OF_GRADIENTS.isdisjoint(one.marks) and not any(x.startswith(MEASURED) for x in one.marks)
-    return Fraction(0) if is_free else None
+    return _NONE if is_free else None
 
 
 def said(marks: frozenset[str], of: Fraction | int | None) -> frozenset[str]:
@@ -72,13 +75,14 @@ def combined(op: ast.operator, left: Value, right: Value) -> frozenset[str]:
 
 def after_call(name: str, marks: frozenset[str], args: tuple[Value, ...]) -> frozenset[str]:
     """What is said of the result of a function of numbers."""
-    known = [x for x in args if degree(x) != 0]
     if name in ("pow", "float_power") and len(args) > 1:
         return combined(ast.Pow(), args[-2], args[-1])
     if name in ("max", "maximum") and any(number_of(x) == 1 for x in args) and any(degree(x) == -1 for x in args):
         return marks | {"least"}  # max(1, limit / norm)
     if name == "sum" and PLAIN in marks and any(degree(x) == 1 for x in args):  # sum(p.grad.norm() for p in parameters)
         return marks - {PLAIN} | {SUMMED}
-    if name in LIKE and len(known) == 1 and (of := degree(known[0])) is not None:
-        return said(marks, of * LIKE[name])
+    if name in LIKE:
+        known = [x for x in args if degree(x) != 0]
+        if len(known) == 1 and (of := degree(known[0])) is not None:
+            return said(marks, of * LIKE[name])
     return marks if name in KEEPS else said(marks, None)

@@ -75,10 +75,11 @@ def _bounding(file: File, func: ast.expr) -> str:
     else:
         name = last(func)
         bodies = [x for x, _ in file.functions if x.name == name]
-        is_custom = any(last(getattr(y, "func", y)) in _CUSTOM for x in bodies for y in x.decorator_list)
+        if not any(last(getattr(y, "func", y)) in _CUSTOM for x in bodies for y in x.decorator_list):
+            return ""
         calls = ((x, x.func) for x in file.nodes if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute))
         names = {last(y) for x, f in calls if f.attr == "defvjp" and last(f.value) == name for y in x.args}
-        parts = [*bodies, *(x for x, _ in file.functions if x.name in names)] if is_custom else []
+        parts = [*bodies, *(x for x, _ in file.functions if x.name in names)]
     return name if any(_calls(x) & _BOUNDS for x in parts) else ""
 
 
