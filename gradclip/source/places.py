@@ -17,6 +17,7 @@ __all__ = ["Places"]
 
 #: the statements for which Python's parser gives the start of each nested statement
 _WITH_BODIES = (cst.ClassDef, cst.FunctionDef, cst.If, cst.For, cst.While, cst.With, cst.Try)
+_HEADED = (cst.ClassDef, cst.FunctionDef, cst.With)  #: those of them that nothing follows: a head is short
 
 
 class _Spans(ByteSpanPositionProvider):
@@ -56,8 +57,11 @@ class Places:
             unit: cst.CSTNode | None = node
             while unit is not None and unit not in self._starts:
                 unit = self._parents.get(unit)
+            if isinstance(unit, _HEADED) and unit is not node and node is not unit.body:
+                self._find(unit, unit.with_changes(body=cst.IndentedBlock(())))
             for one in [unit] if unit is not None else list(self._starts):  # a comma or a bracket has no parent
-                self._find(one)
+                if node not in self._found:
+                    self._find(one, one)
             found = self._found[node]
         return found
 
@@ -82,9 +86,10 @@ class Places:
                 inner = self._module.default_indent if block.indent is None else block.indent
                 self._read(block.body, getattr(first, "body", ()), (*indents, inner))
 
-    def _find(self, unit: cst.CSTNode) -> None:
+    def _find(self, unit: cst.CSTNode, shown: cst.CSTNode) -> None:
+        """Find the nodes of a statement, or of what is shown of it."""
         start, indents = self._starts[unit]
-        spans = _Spans().of(unit, indents, self._module)
-        offset = start - spans[unit][0]
+        spans = _Spans().of(shown, indents, self._module)
+        offset = start - spans[shown][0]
         for node, (first, length) in spans.items():
             self._found[node] = first + offset, first + offset + length
