@@ -24,7 +24,7 @@ def registered(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef | 
         root = decorator.func if isinstance(decorator, ast.Call) else decorator
         while isinstance(root, ast.Attribute):
             root = root.value
-        if not isinstance(root, ast.Name) or not isinstance(machine.scope.find(root.id), _CALLED):
+        if not isinstance(root, ast.Name) or not isinstance(machine.scope.find(root.id, machine), _CALLED):
             continue
         target, before = machine.value(decorator), len(machine.events)
         if isinstance(target, _CALLED):
