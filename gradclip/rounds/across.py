@@ -82,7 +82,8 @@ def _parted(rounds: Iterable[Round]) -> tuple[list[_Taken], dict[object, tuple[S
             clipped.append((step, clips[-1], made))
         elif step.clip:
             clipped.append((step, Step(text=step.clip, tests=step.tests), made))
-        if clips or step.clip or any(isinstance(x, Clip) or (isinstance(x, Write) and not x.is_mend) for x in one.events):
+        written = (x for x in one.events if isinstance(x, Write) and not (x.is_mend or x.divisor))
+        if clips or step.clip or any(isinstance(x, Clip) for x in one.events) or any(written):
             treated.add((step.where, step.optimizer))
         elif made:
             bare.setdefault((step.where, step.optimizer), (step, made))

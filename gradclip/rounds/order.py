@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import dropwhile, takewhile
+from itertools import dropwhile, pairwise, takewhile
 
 from gradclip.rounds.events import Backward, Clip, Condition, Event, Measure, Reduce, Step, Unscale, Write, Zero
 from gradclip.rounds.mistake import Found
@@ -87,12 +87,24 @@ def staying(one: Round) -> Iterator[Found]:
         since = f"{len(passes) - 1} more passes added to them, without a step"
         reason = f"The gradients of {listed(broken, one.names)} were not finite; {since}."
         yield Found("GM133", next(clips, passes[0]), reason)
-    for clip, step, more in _repeated(one):
-        if "finite" in more and more.keys().isdisjoint(("every", "synced")) and one.has_zero:
-            reason = (
-                f"{step.text} runs only if {more['finite'].text}. Else the gradients stay, and each later pass adds to them."
-            )
-            yield Found("GM133", step, reason, about=(clip,))
+    yield from _skipped(one)
+
+
+def _skipped(one: Round) -> Iterator[Found]:
+    """A step that a test of the gradients leaves out, where nothing removes them before the next pass."""
+    step, passes = one.step, [x for x in one.events if isinstance(x, (Backward, Zero))]
+    looks = [x for x in one.events if isinstance(x, (Clip, Measure))]  # an optimizer that clips is no event of its step
+    if step is None or not (one.has_zero and looks):
+        return
+    for first, again in pairwise(passes):
+        is_same = isinstance(again, Backward) and first.where == again.where and not again.is_again
+        if is_same and one.concerns(again.params, step.params):
+            more = {x.kind: x for x in step.tests - first.tests}
+            if "finite" in more and more.keys().isdisjoint(("every", "synced")):
+                only = f"{step.text} runs only if {more['finite'].text}"
+                yield Found(
+                    "GM133", step, f"{only}. Else the gradients stay, and each later pass adds to them.", about=looks[-1:]
+                )
 
 
 def _spoiled(one: Round) -> tuple[frozenset[Token], list[Backward]]:

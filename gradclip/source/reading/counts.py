@@ -21,11 +21,14 @@ _SIZES = frozenset({"len", "get_world_size", "device_count", "local_device_count
 
 
 def divisor(by: Value, node: ast.expr | None, *, divides: bool) -> str:
-    """The count by which gradients are divided, as text: of ``g / n``, ``g * (1 / n)``; "" if it may be none."""
+    """The count by which gradients are divided, as text: of ``g / n``, ``g * (1 / n)``, ``g * (n / m)``; "" if it may be none."""
     if node is None or degree(by) != 0:
         return ""
-    if not divides and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _is_one(node.left):
-        return divisor(Value(), node.right, divides=True)
+    if not divides and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        if _is_one(node.left):
+            return divisor(Value(), node.right, divides=True)
+        if divisor(Value(), node.left, divides=True):
+            return f"{ast.unparse(node.right)} / {ast.unparse(node.left)}"
     if not divides:  # a name for 1 / n
         inverse = (x for x in by.sides if isinstance(x, tuple) and x[:1] == ("1/",)) if isinstance(by, Product) else ()
         return ast.unparse(node) if any(_COUNT.search(x) for token in inverse for x in _names(token)) else ""
