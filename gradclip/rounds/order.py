@@ -101,10 +101,8 @@ def _skipped(one: Round) -> Iterator[Found]:
         if is_same and one.concerns(again.params, step.params):
             more = {x.kind: x for x in step.tests - first.tests}
             if "finite" in more and more.keys().isdisjoint(("every", "synced")):
-                only = f"{step.text} runs only if {more['finite'].text}"
-                yield Found(
-                    "GM133", step, f"{only}. Else the gradients stay, and each later pass adds to them.", about=looks[-1:]
-                )
+                stay = "Else the gradients stay, and each later pass adds to them."
+                yield Found("GM133", step, f"{step.text} runs only if {more['finite'].text}. {stay}", about=(looks[-1],))
 
 
 def _spoiled(one: Round) -> tuple[frozenset[Token], list[Backward]]:

@@ -21,7 +21,7 @@ _SIZES = frozenset({"len", "get_world_size", "device_count", "local_device_count
 
 
 def divisor(by: Value, node: ast.expr | None, *, divides: bool) -> str:
-    """The count by which gradients are divided, as text: of ``g / n``, ``g * (1 / n)``, ``g * (n / m)``; "" if it may be none."""
+    """The count by which gradients are divided, as text: of ``g / n``, ``g * (1 / n)``, ``g * (n / m)``; "" if it is none."""
     if node is None or degree(by) != 0:
         return ""
     if not divides and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
