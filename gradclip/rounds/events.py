@@ -63,7 +63,7 @@ class Write(Event):
 
     is_local: bool = False  #: by a norm of the shards that this process holds
     factor: str = ""  #: what they are multiplied with in the place of limit / norm: "limit", "grows", "square", "root",
-    #: "sum", "weights", "least"; "" for any other
+    #: "sum", "weights", "least", "below", "kept"; "" for any other
     divisor: str = ""  #: the count that they are divided by, as it is shown
     is_mend: bool = False  #: zeros for NaN
     noise: frozenset[str] = frozenset()  #: what the noise is multiplied by that it adds, as text

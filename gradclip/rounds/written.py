@@ -31,6 +31,8 @@ _BY_NAME = "Write the arguments by their names: `max_norm=...`, `norm_type=...`.
 
 _FACTORS: Mapping[str, str] = {
     "limit": "Gradients above the limit are multiplied by the limit, not by the limit divided by their norm.",
+    "kept": "Nothing sets the sum of squares to 0: the norm is that of the gradients of all steps so far.",
+    "below": "The test is the wrong way round: gradients below the limit are enlarged, and those above it stay as they are.",
     "grows": "The factor grows with the norm: the larger the gradients, the more it enlarges them.",
     "square": "The limit is divided by the square of the norm: the root is missing.",
     "root": "The limit is divided by the root of a norm: its squares are missing.",

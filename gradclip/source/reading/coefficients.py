@@ -203,6 +203,8 @@ def _scaled(machine: Machine, node: ast.BinOp, of: Gradients, by: Value, *, divi
         keeps = isinstance(node.op, ast.Mult) if not isinstance(by, Norm) else divides
         return replace(of, by=by if keeps and isinstance(by, known) else None)
     of = replace(of, by=None)
+    if machine.below:  # `if norm < limit:`
+        return after(of, Write(**machine.about(node), params=whose(of), factor="below"))
     said = limits.about(machine, by.limit, by.written, zero_is_off=True, factors=of.factors)
     over = by.of.by.limit if by.of.by is not None else None  # the norm is divided by the loss scale
     said["is_scaled"] |= over is not None and over.token in of.factors

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradclip.rounds import Backward, Params
 from gradclip.source.reading import choices, coefficients, elements, handlers, modules
-from gradclip.source.reading.values import Constant, Elements, Gradients, Table, Thing, Tuple, Value
+from gradclip.source.reading.values import Constant, Elements, Gradients, Table, Thing, Tuple, Value, marks
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
@@ -35,7 +35,7 @@ def value(machine: Machine, node: Comprehension) -> Value:
         passes = [_each(machine, first.target, x, node) for x in listed.items]
         if isinstance(node, ast.DictComp):
             return Table(machine.fresh(node, "table"), items=dict(passes))
-        return Tuple(("list",), items=tuple(x for _, x in passes))
+        return Tuple(("list",), marks(x for _, x in passes), items=tuple(x for _, x in passes))
     else:
         one = Thing((*listed.token, "each", *machine.passes), frozenset({"varies"}))
     machine.bind(first.target, one)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gradclip.rounds import Write
 from gradclip.source.reading import coefficients
-from gradclip.source.reading.values import Bound, Call, Function, Gradients, Thing, Tuple, Value
+from gradclip.source.reading.taken import after, whose
+from gradclip.source.reading.values import Bound, Call, Formula, Function, Gradients, Thing, Tuple, Value
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
@@ -53,6 +55,11 @@ def _again(one: Value) -> Value:
 def _either(machine: Machine, given: Call) -> Value:
     """``jax.lax.cond(norm > limit, scale, keep, grads)``."""
     one, other = (machine.apply(x, Call(given.node, given.args[3:], {})) for x in given.args[1:3])
+    test = given.args[0]
+    is_below = isinstance(test, Formula) and test.op == "not" and test.parts[0].token in machine.bounds
+    scaled = one if is_below else other if test.token in machine.bounds else None
+    if isinstance(scaled, Gradients) and scaled.unless is not None:  # cond(norm < limit, scale, keep, grads)
+        return after(scaled, Write(**machine.about(given.node), params=whose(scaled), factor="below"))
     chosen = coefficients.chosen(machine, one, other)
     longer = max(one, other, key=lambda x: len(x.history) if isinstance(x, Gradients) else -1)
     return longer if chosen is None else chosen

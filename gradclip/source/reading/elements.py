@@ -91,9 +91,33 @@ def scaled(machine: Machine, owner: Elements, node: ast.expr, given: tuple[Value
     if divides and scales.divided(machine, *given):
         machine.emit(Unscale(**about))
         return
+    if _is_coefficient(by, divides=divides) and "copy" not in owner.marks:
+        is_below = measures.is_below(machine)
+        machine.emit(Write(**about, factor="below") if is_below else _by_hand(machine, owner, by, node))
+        return
     about |= {"factor": _factor(machine, by, divides=divides), **mends.of_write(by.marks)}
     about["divisor"] = counts.divisor(*given, divides=divides)
     machine.emit(Write(**about, is_local=measures.LOCAL in by.marks))
+
+
+def _is_coefficient(by: Value, *, divides: bool) -> bool:
+    """Whether a number is a limit divided by a norm, as a clip multiplies gradients with it."""
+    power = degrees.degree(by)
+    is_measured = any(x.startswith(degrees.MEASURED) for x in by.marks)
+    return is_measured and power == (1 if divides else -1) and by.marks.isdisjoint(("least", degrees.SUMMED, degrees.WEIGHTS))
+
+
+def _by_hand(machine: Machine, owner: Elements, by: Value, node: ast.expr) -> Clip:
+    """A clip that a program writes out: outside of the loop over its parameters, whatever the norm is."""
+    loops = [*machine.loops]
+    while loops and loops[-1] == owner.loop:
+        loops.pop()
+    places = [int(x[len(degrees.MEASURED) :]) for x in by.marks if x.startswith(degrees.MEASURED)]
+    measured = [machine.events[x] for x in places if x < len(machine.events)]
+    is_each = any(x.loops == tuple(machine.loops) and len(loops) < len(machine.loops) for x in measured)
+    about = machine.about(node) | {"loops": tuple(loops)}
+    about["tests"] = frozenset(x for x in about["tests"] if x.key not in machine.of_norms)
+    return Clip(**about, params=owner.params, kind="each" if is_each else "norm", is_local=measures.LOCAL in by.marks)
 
 
 def _factor(machine: Machine, by: Value, *, divides: bool) -> str:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gradclip.rounds import NO_PARAMS, Backward, Clip, Event, Step
+from gradclip.rounds import NO_PARAMS, Backward, Clip, Event, Step, Write
 from gradclip.source.reading.machine import Place
 from gradclip.source.reading.program import CLIPS, File, Function, last
 
@@ -91,4 +91,5 @@ def is_forgotten(file: File, function: Function, cls: ast.ClassDef | None, main:
     """Whether a program that trains without a clip has a function that clips, and names it nowhere."""
     kinds = {Clip if getattr(x, "clip", "") else type(x) for x in main}
     is_own = (cls is None or not cls.bases) and not function.decorator_list
-    return is_own and {Backward, Step} <= kinds and Clip not in kinds and function.name not in file.read
+    is_bare = {Backward, Step} <= kinds and kinds.isdisjoint({Clip, Write})
+    return is_own and is_bare and function.name not in file.read

@@ -108,10 +108,17 @@ def function(machine: Machine, name: str, given: Call) -> Value:
     if last in ("nan_to_num", "nan_to_num_") and isinstance(first, Elements):
         return elements.on_elements(machine, first, last, given) or first
     if last in ("_foreach_mul_", "_foreach_div_") and isinstance(first, Elements):
-        return elements.on_elements(machine, first, last.removeprefix("_foreach_"), given) or first
+        by = (given.args[1], given.written(1)) if len(given.args) > 1 else (Constant(()), None)
+        elements.scaled(machine, first, given.node, by, divides="div" in last)
+        return first
     if native is not None and native.kind is Kind.MEASURE and (of_weights := measures.of_parameters(first)) is not None:
         return of_weights
-    takes = (native is not None and native.kind is Kind.MEASURE) or last in ("norm", "vector_norm", "matrix_norm")
+    takes = (native is not None and native.kind is Kind.MEASURE) or last in (
+        "norm",
+        "vector_norm",
+        "matrix_norm",
+        "_foreach_norm",
+    )
     if takes and isinstance(first, Elements) and "gradient" in first.marks:
         return measures.measure(machine, first, given.node, of_matrix=coefficients.is_of_matrix(name, first, given))
     if _COPIES.search(name) and first is not None and gradients.may_be_module(machine, first):

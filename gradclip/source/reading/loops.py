@@ -28,7 +28,7 @@ def each(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
     elif isinstance(listed, Gradients):
         one_by_one = [replace(listed, is_one=True)]
     elif isinstance(listed, Tuple) and handlers.are_few(listed):
-        one_by_one = list(listed.items)
+        one_by_one = [replace(x, loop=key) if isinstance(x, Elements) else x for x in listed.items]
 
     def begin(number: int) -> None:
         if one_by_one is None:

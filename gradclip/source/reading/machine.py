@@ -60,10 +60,6 @@ def unknowns(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, *, i
     return {name: Thing((Origin(name, id(function)),), tests.marked(name)) for name in names}
 
 
-def _decorators(body: ast.AST) -> Iterable[ast.expr]:
-    return (x.func if isinstance(x, ast.Call) else x for x in getattr(body, "decorator_list", ()))
-
-
 class Machine:
     """Runs one way."""
 
@@ -101,8 +97,10 @@ class Machine:
         self.objects: dict[object, Instance] = {}  #: of the project's classes
         self.branches: list[int] = []  #: for each branch without events around this code, the loops around the branch
         self.lost: dict[Token, tuple[int, Event]] = {}  #: clips whose result has a name that nothing has read, and their places
+        self.of_norms: set[Hashable] = set()  #: the tests of a norm of gradients
         self.bounds: dict[Hashable, Token] = {}  #: with what a test compares a norm
         self.above: list[Token] = []  #: the limits that a norm is above, by the tests around this code
+        self.below = 0  #: the tests around this code that a norm is below a limit
         self.reached: dict[str, Token] = {}  #: the modules through which values have been computed, by their marks
         self.factors: frozenset[object] = frozenset()  #: those of the loss of the last backward pass
         self.exempt = NO_PARAMS  #: the parameters that are marked as not to be clipped, one by one
@@ -199,7 +197,7 @@ class Machine:
             return self.thing(node, getattr(body, "name", ""), tuple(x.token for x in args))
         args, given = (*function.given[0], *args), {**function.given[1], **given}
         mark = len(self.contexts)
-        if any(last(x) in forward.DETACHED for x in _decorators(body)):
+        if any(last(getattr(x, "func", x)) in forward.DETACHED for x in getattr(body, "decorator_list", ())):
             self.contexts.append(Context(kind="detached"))
         scope = Scope(file, function.scope, hash((id(node), self.scope.key, id(body))))
         scope.owner, scope.cls = owner or function.scope.owner, function.scope.cls

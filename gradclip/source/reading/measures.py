@@ -40,6 +40,7 @@ __all__ = [
     "compared",
     "for_limit",
     "held",
+    "is_below",
     "logged",
     "measure",
     "of_parameters",
@@ -164,6 +165,11 @@ def bounded(machine: Machine, test: Hashable, left: Value, right: Value) -> None
     is_norm = degree(left) == 1 or (isinstance(left, Norm) and not left.is_one)
     if is_norm and degree(right) == 0:
         machine.bounds[test] = right.token
+
+
+def is_below(machine: Machine) -> bool:
+    """Whether a test holds that the norm is below the limit, where a clip multiplies: ``if norm < limit:``."""
+    return machine.below > 0 or any(x.key in machine.bounds and not x.holds for x in machine.conditions)
 
 
 def for_limit(machine: Machine, limit: Value | None) -> None:

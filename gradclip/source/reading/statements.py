@@ -217,18 +217,9 @@ def _if(machine: Machine, node: ast.If) -> str:
         machine.scope.names.update((key, no) for key, _, no in choices.sides(machine, node.test))
     mark = len(machine.conditions)
     machine.conditions += conditions
-    left = _under(machine, formula, node.body) if truth else machine.block(node.orelse)
+    left = tests.under(machine, formula, node.body) if truth else machine.block(node.orelse)
     if left or not any(leaves):
         del machine.conditions[mark:]
-    return left
-
-
-def _under(machine: Machine, test: Formula, body: list[ast.stmt]) -> str:
-    """Run what is under a test: ``if norm > limit:``."""
-    limit = machine.bounds.get(test.token)
-    machine.above += [] if limit is None else [limit]
-    left = machine.block(body)
-    del machine.above[len(machine.above) - (limit is not None) :]
     return left
 
 
@@ -240,7 +231,7 @@ def _both(machine: Machine, node: ast.If, test: Formula) -> str:
     machine.conditions.append(Condition(id(node)))
     parts = list(choices.sides(machine, node.test))
     names.update((key, yes) for key, yes, _ in parts)
-    _under(machine, test, node.body)
+    tests.under(machine, test, node.body)
     first = dict(names)
     names.clear()
     names.update(before)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from gradclip.rounds import Condition
 from gradclip.source.reading import measures
+from gradclip.source.reading.degrees import MEASURED
 from gradclip.source.reading.values import Constant, Formula, Gradients, Tuple, Value, atoms, marks
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
 
-__all__ = ["conditions", "decided", "formula", "kind_of", "known", "marked"]
+__all__ = ["conditions", "decided", "formula", "kind_of", "known", "marked", "under"]
 
 _NEGATED = (ast.IsNot, ast.NotEq, ast.NotIn)
 _SAME = {ast.IsNot: "Is", ast.NotEq: "Eq", ast.NotIn: "In", ast.LtE: "Gt", ast.Lt: "GtE"}
@@ -74,7 +75,9 @@ def _compared(machine: Machine, node: ast.Compare) -> Formula:
         return Formula(op="not", parts=(there,)) if is_none and op in (ast.Is, ast.Eq) else there
     name = _SAME.get(op, op.__name__)
     atom = Formula(machine.token(name, left.token, right.token), said, text=text)
-    if op in (ast.Gt, ast.GtE):
+    if any(x.startswith(MEASURED) for x in said):
+        machine.of_norms.add(atom.token)
+    if op in (ast.Gt, ast.GtE, ast.Lt, ast.LtE):
         measures.bounded(machine, atom.token, left, right)
     return Formula(op="not", parts=(atom,)) if op in _SAME else atom
 
@@ -104,6 +107,18 @@ def decided(machine: Machine, test: Formula, default: bool) -> bool:
         return machine.decided.setdefault(test.token, machine.flips.get(test.token, default))
     values = [decided(machine, x, default) for x in test.parts]
     return all(values) if test.op == "and" else any(values)
+
+
+def under(machine: Machine, test: Formula, body: list[ast.stmt]) -> str:
+    """Run what is under a test: ``if norm > limit:``."""
+    limit = machine.bounds.get(test.token)
+    is_below = test.op == "not" and test.parts[0].token in machine.bounds
+    machine.above += [] if limit is None else [limit]
+    machine.below += is_below
+    left = machine.block(body)
+    machine.below -= is_below
+    del machine.above[len(machine.above) - (limit is not None) :]
+    return left
 
 
 def conditions(machine: Machine, test: Formula, truth: bool) -> list[Condition]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from gradclip.natives import NATIVES, Kind
-from gradclip.rounds import NO_PARAMS, Clip, Event, Step
+from gradclip.rounds import NO_PARAMS, Clip, Event, Step, Write
 from gradclip.source.reading import errors
 from gradclip.source.reading.idle import place
 from gradclip.source.reading.program import File, last
@@ -39,6 +39,8 @@ def found(file: File) -> Iterator[tuple[Event, ...]]:
         targets = (y for x in file.nodes if isinstance(x, ast.Assign) for y in x.targets if "CLIP_GRADIENTS." in ast.unparse(y))
         why = "`CLIP_GRADIENTS.ENABLED` is False by default, and nothing switches it on."
         yield from ((_clip(file, x, unread=why),) for x in targets)
+    if re.search(r"\.grad\b", text):
+        yield from ((Write(where=place(file, x), text=file.shown(x), factor="kept"), Step()) for x in _never_reset(file))
     if "_hook(" in text:
         yield from ((_clip(file, x, other=why), Step()) for x, why in _bound_late(file))
 
@@ -149,3 +151,29 @@ def _free(function: ast.Lambda | ast.FunctionDef) -> set[str]:
     own |= {x.id for x in nodes if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
     clips = (x for x in nodes if isinstance(x, ast.Call) and re.search("clip|clamp", last(x.func)))
     return {y.id for x in clips for y in ast.walk(x) if isinstance(y, ast.Name)} - own
+
+
+# ---- sums of squares -----------------------------------------------------------------------------------------------------
+
+
+def _never_reset(file: File) -> Iterator[ast.expr]:
+    """``total += p.grad.norm() ** 2`` in a loop that trains, and nothing in it sets ``total`` to 0."""
+    for loop in (x for x in file.nodes if isinstance(x, (ast.For, ast.While))):
+        nodes = [y for x in loop.body for y in ast.walk(x)]
+        called = {last(x.func) for x in nodes if isinstance(x, ast.Call)}
+        if not {"backward", "step"} <= called:
+            continue
+        targets = (y for x in nodes if isinstance(x, ast.Assign) for y in x.targets)
+        reset = {z.id for x in targets for z in ast.walk(x) if isinstance(z, ast.Name)}
+        for x in (x for x in nodes if isinstance(x, ast.AugAssign) and isinstance(x.target, ast.Name)):
+            words = {y.attr for y in ast.walk(x.value) if isinstance(y, ast.Attribute)}
+            is_norm = "grad" in words and not words.isdisjoint(("norm", "pow", "square", "sum"))
+            if is_norm and isinstance(x.target, ast.Name) and x.target.id not in reset and _is_rooted(nodes, x.target.id):
+                yield x.target
+
+
+def _is_rooted(nodes: Iterable[ast.AST], name: str) -> bool:
+    """Whether the root of a sum is taken."""
+    roots = [x.left for x in nodes if isinstance(x, ast.BinOp) and isinstance(x.op, ast.Pow)]
+    roots += [y for x in nodes if isinstance(x, ast.Call) and last(x.func) == "sqrt" for y in (*x.args, x.func)]
+    return any(isinstance(y, ast.Name) and y.id == name for x in roots for y in ast.walk(x))
