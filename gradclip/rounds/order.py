@@ -306,7 +306,7 @@ def never_zeroed(one: Round) -> Iterator[Found]:
     if one.zeroes or (one.has_zero and (one.outside is None or previous.loops != step.loops)):
         return
     made = [x for x in one.events if isinstance(x, Backward)]
-    if made and not any(isinstance(x, (Zero, Write)) for x in one.events):
+    if made and not any(isinstance(x, Zero) or (isinstance(x, Write) and not x.divisor) for x in one.events):
         reason = f"Nothing removes the gradients that {step.text} has taken."
         if one.outside is not None:
             reason = f"{one.outside.text} comes before the loop, and nothing in it removes what {step.text} has taken."

@@ -13,7 +13,7 @@ LEAST = {"torch": (6, 16), "tensorflow": (5, 7), "paddle": (5, 8), "jax": (4, 3)
 
 SEVERAL = (
     *("after_hooks", "counted_critic", "one_pass", "right_generator_only", "right_in_backward", "right_two_optimizers"),
-    *("right_two_passes", "right_bounded_critic"),
+    *("right_two_passes", "right_bounded_critic", "right_sparse_beside"),
     *("right_by_hand_not_reached", "right_skipped", "right_unused", "right_finite", "right_finite_link"),
 )  #: programs in which a batch has several steps, or in which steps are skipped
 

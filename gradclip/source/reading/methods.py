@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,8 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         gradients.reduce(machine, first, given)
         return Constant(("None",))
     if name in ("parameters", "named_parameters", "trainable_parameters"):
-        params = modules.parts(machine, owner, gradients.of_module(owner))
+        is_new = isinstance(getattr(given.node.func, "value", None), ast.Call)  # nn.ModuleList([a, b]).parameters()
+        params = modules.parts(machine, owner, gradients.of_module(owner), is_new=is_new)
         return Elements(
             (*owner.token, "parameters"),
             params=params,

@@ -44,8 +44,12 @@ def replace_part(machine: Machine, owner: Value, name: str, value: Value) -> Non
             owner.late |= {name}
 
 
-def parts(machine: Machine, owner: Value, of: Params) -> Params:
-    """The parameters of a module, with those of the modules that have been put into it."""
+def parts(machine: Machine, owner: Value, of: Params, *, is_new: bool = False) -> Params:
+    """The parameters of a module, with those of the modules that have been put into it; ``is_new``: it has no name."""
+    listed = owner.args if isinstance(owner, Made) and _LISTS.search(owner.name) else ()
+    inside = [y for x in listed for y in (x.items if isinstance(x, Tuple) else (x,))]
+    if is_new and inside and all(isinstance(x, (Made, Instance)) and not x.is_open for x in inside):
+        return Params.of(*(x.token for x in inside))
     more = [x.token for x in machine.parts.get(owner.token, {}).values() if x.token]
     return Params.joined([of, Params.of(*more)]) if more else of
 

@@ -198,10 +198,17 @@ class _Entry:
         machine.passes.append(0)
         _made_by(machine, machine.enter(target, (), given, self.function, owner))
         kinds = {type(x) for x in machine.events}
-        if ({Backward, Clip} <= kinds and Step not in kinds) or (machine.sums and machine.changes):
+        own = owner is not None and any(isinstance(x, Step) and _is_of(x.optimizer, owner) for x in machine.events)
+        is_step = own and {Backward, Clip} <= kinds and not self.file.zeroes  # who else would zero?
+        if ({Backward, Clip} <= kinds and Step not in kinds) or (machine.sums and machine.changes) or is_step:
             machine.passes[-1] = 1  # it is called for each batch, and steps in some of them
             machine.enter(target, (), given, self.function, owner)
         return None
+
+
+def _is_of(optimizer: Hashable, owner: Value) -> bool:
+    """Whether an object has made an optimizer, or holds it."""
+    return isinstance(optimizer, tuple) and optimizer[: len(owner.token)] == owner.token
 
 
 def _made_by(machine: Machine, result: Value, depth: int = 3) -> None:
