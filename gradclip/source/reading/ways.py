@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -199,7 +200,9 @@ class _Entry:
         _made_by(machine, machine.enter(target, (), given, self.function, owner))
         kinds = {type(x) for x in machine.events}
         own = owner is not None and any(isinstance(x, Step) and _is_of(x.optimizer, owner) for x in machine.events)
-        is_step = own and {Backward, Clip} <= kinds and not self.file.zeroes  # who else would zero?
+        told = {y for x in machine.events if isinstance(x, Backward) for y in re.findall(r"\w+", x.text)}
+        # it makes its loss itself, so who else would zero?
+        is_step = own and {Backward, Clip} <= kinds and not self.file.zeroes and told.isdisjoint(given)
         if ({Backward, Clip} <= kinds and Step not in kinds) or (machine.sums and machine.changes) or is_step:
             machine.passes[-1] = 1  # it is called for each batch, and steps in some of them
             machine.enter(target, (), given, self.function, owner)
