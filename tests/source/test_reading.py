@@ -145,9 +145,43 @@ def test_a_clip_in_another_file_is_reported_where_it_is_called(tmp_path: Path, c
     assert cli.main(["lint", "-j", "1", str(tmp_path / "tools")]) == 0
 
 
+LATE = "def end(model):\n    " + CLIP
+IMPORTED = {
+    "through a package": {"tools/__init__.py": "from .finish import *\n", "tools/finish.py": TORCH + LATE},
+    "by another name": {"tools.py": "from finish import late as end\n", "finish.py": TORCH + LATE.replace("end", "late")},
+    "in a circle": {
+        "tools.py": TORCH + "from train import CLIP\nfrom finish import end\n" + LATE,
+        "finish.py": "from tools import end\n",
+    },
+    "on one side of a test": {
+        "tools.py": "if PY3:\n    from finish import end\nelse:\n    end = None\n",
+        "finish.py": TORCH + LATE,
+    },
+}
+
+
+@pytest.mark.parametrize("name", IMPORTED)
+def test_a_name_is_followed_through_files(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train = "CLIP = 1.0\nfrom tools import end\nloss.backward()\nopt.step()\nend(model)\n"
+    for file, source in {**IMPORTED[name], "train.py": train}.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(source, encoding="utf-8")
+    assert cli.main(["lint", "-j", "1", str(tmp_path / "train.py")]) == 1
+    assert "train.py:5:1: GM108" in capsys.readouterr().out
+
+
+def test_a_long_file_that_is_imported_ends_no_way(tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text("x = 1\n" * 2000, encoding="utf-8")
+    source = TORCH + "from settings import x\nfor batch in loader:\n    loss(batch, x).backward()\n    opt.step()\n    " + CLIP
+    (tmp_path / "train.py").write_text(source, encoding="utf-8")
+    assert cli.main(["lint", "-j", "1", str(tmp_path / "train.py")]) == 1
+
+
 def test_a_mistake_is_reported_in_the_file_that_shows_it_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "finish.py").write_text(TORCH + f"def end(model, opt):\n    opt.step()\n    {CLIP}", encoding="utf-8")
-    source = "from finish import end\ndef train(model, opt, loss):\n    loss.backward()\n    end(model, opt)\n"
+    source = (
+        "from finish import end\ndef train(model, opt, loss):\n    loss.backward()\n    end(model, opt)\n    opt.zero_grad()\n"
+    )
     (tmp_path / "train.py").write_text(source, encoding="utf-8")
     assert cli.main(["lint", "-j", "1", str(tmp_path)]) == 1
     out = capsys.readouterr().out
