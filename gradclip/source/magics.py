@@ -22,8 +22,8 @@ _LINE = re.compile(
 _PIECE = re.compile(
     r'''#.*|"""|\'\'\'|"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?|[\[({]|[\])}]'''
 )  # comments, strings, brackets
-_NAME = "__gradclip_magic_{}__"
-_HIDDEN = re.compile(r"(?:# )?__gradclip_magic_(\d+)__")
+_NAME = "__joined_magic_{}__"
+_HIDDEN = re.compile(r"(?:# )?__joined_magic_(\d+)__")
 
 
 class Magics:
@@ -31,8 +31,8 @@ class Magics:
 
     >>> magics = Magics()
     >>> magics.hide("%matplotlib inline\\nx = 1\\nfiles = !ls\\n")
-    ('%matplotlib inline\\n', 'x = 1\\nfiles = __gradclip_magic_1__\\n')
-    >>> magics.show('y = 1\\nfiles = __gradclip_magic_1__\\n')
+    ('%matplotlib inline\\n', 'x = 1\\nfiles = __joined_magic_1__\\n')
+    >>> magics.show('y = 1\\nfiles = __joined_magic_1__\\n')
     'y = 1\\nfiles = !ls\\n'
     """
 

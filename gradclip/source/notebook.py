@@ -23,11 +23,11 @@ from gradclip.source.model import Site, SourceError, Verdict
 
 __all__ = ["Notebook", "code_cells"]
 
-_OURS = "__gradclip_"
+_OURS = "__joined_"  #: no word of a clip: else each notebook would be read as if it had one
 _CLIP = re.compile(r"[\w.]*\b(?:clip_grad\w*|clip_by_\w+|(?:ClipGrad|GradientClip)By\w+|(?:global_)?clipnorm|clipvalue)\s*[(=]")
-_END = "__gradclip_end__"  #: after all cells, with the names that magics use, so that their imports stay
+_END = "__joined_end__"  #: after all cells, with the names that magics use, so that their imports stay
 _INDENTED = "if {}:"  #: IPython runs an indented cell
-_MARKER = "__gradclip_cell_{}__"  #: between the cells; a statement, so that removing a neighbour does not remove it
+_MARKER = "__joined_cell_{}__"  #: between the cells; a statement, so that removing a neighbour does not remove it
 
 
 @dataclass(slots=True)

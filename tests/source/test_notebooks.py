@@ -20,7 +20,7 @@ from gradclip.source.model import Migrated, Options, Site, SourceError, Verdict
 from gradclip.source.notebook import Notebook
 from gradclip.source.runner import FileResult, Request, migrate_file
 
-NEXT = "__gradclip_cell_{}__"
+NEXT = "__joined_cell_{}__"
 
 
 def notebook(*cells: Any, **metadata: Any) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def test_a_notebook_of_python_has_one_however_it_says_so() -> None:
         ('{"worksheets": []}', "not a notebook of format 4: it has no list of cells", 0),
         ('{"cells": [{"cell_type": "code", "source": [1]}]}', "not a notebook of format 4: cell 1 has no source", 0),
         ('{"cells": [{"cell_type": "code"}]}', "not a notebook of format 4: cell 1 has no source", 0),
-        (written("__gradclip_cell_1__"), "has names that begin with __gradclip_", 0),
+        (written("__joined_cell_1__"), "has names that begin with __joined_", 0),
     ],
 )
 def test_what_is_no_notebook(text: str, said: str, line: int) -> None:
