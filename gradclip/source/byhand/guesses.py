@@ -90,6 +90,8 @@ class Guesses(Noted):
     # ---- expressions -------------------------------------------------------------------------------------------------------
 
     def _of(self, node: ast.expr | None) -> Value:
+        if node.__class__ is ast.Constant:  # first, because it is frequent
+            return NOTHING
         match node:
             case ast.Name() | ast.Attribute() | ast.Subscript():
                 return self._stored(node)

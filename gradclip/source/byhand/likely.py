@@ -25,15 +25,16 @@ from gradclip.source.parsing import parsed
 __all__ = ["Kind", "named", "places"]
 
 
-_MAY_BE = [  #: a function without one of these has no such clip
-    re.compile(pattern)
-    for pattern in (
-        r"(?i)grad|update|gnorm|dparams|dtheta|\bg(s|vs)?\b|\bd[A-Z]|\bd[wb]\b",
-        r"(?i)norm|sqrt|\*\*=? ?\(?(0?\.5|1)|\bl2\b|square|\.max\(|amax",
-        r"/|div|reciprocal|rsqrt|normalize",
-        r"min|max|clamp|clip|where|select|cond|switch|\bif\b|while|choose",
-    )
-]
+#: in lower case: what measures; a function without it, or without one of the next two, has no such clip
+_MEASURES = re.compile(r"norm|sqrt|\*\*=? ?\(?(?:0?\.5|1)|l2(?<=\bl2)\b|square|\.max\(|amax")
+_DIVIDES = re.compile(r"/|div|reciprocal|rsqrt|normalize")
+_BOUNDS = re.compile(r"min|max|clamp|clip|where|select|cond|switch|i(?<=\bi)f\b|while|choose")
+#: in lower case, and as written: what a name of a gradient has, or one of a norm of gradients, or a derivative
+_GRADIENT = re.compile(
+    r"g(?:rad(?!\b)|rad(?<!\bno_grad)(?<!\brequires_grad)|_?norm|lobal_?(?:l2_?)?norm)|update|d(?:params|theta)"
+    r"|total_?(?:l2_?)?norm|backward|bwd|vjp"
+)
+_LETTER = re.compile(r"g(?<![a-zA-Z]g)(?:s|vs)?(?![a-z])|G(?<![A-Z]G)(?![a-z])|d(?<=\bd)(?:[A-Z]|[wb]\d?\b)")
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _NAME = re.compile(r"\w+")
 _DERIVATIVE = re.compile(r"(\w*_)?(backward|bwd|grad|vjp)")  #: a function that a framework calls with gradients
@@ -81,12 +82,18 @@ def places(source: str) -> Sequence[tuple[Place, Kind]]:
     Raises:
         SourceError: if the source is not Python 3.
     """
-    return tuple(_places(parsed(source), source)) if _may_be(source) else ()
+    return tuple(_places(parsed(source), source)) if _names_gradients(source) and _may_be(source) else ()
+
+
+def _names_gradients(text: str) -> bool:
+    """Whether a text has a name that is a gradient's, or that of a norm of gradients."""
+    return bool(_GRADIENT.search(text.lower()) or _LETTER.search(text))
 
 
 def _may_be(text: str) -> bool:
     """Whether a text may have a clip: by a coefficient, or by comparing the elements of gradients with a limit."""
-    return all(one.search(text) for one in _MAY_BE) or may_mask(text)
+    scales = _DIVIDES.search(text) and _BOUNDS.search(text) and _MEASURES.search(text.lower())
+    return bool(scales) or may_mask(text)
 
 
 def _finding(shown: str) -> Finding:
@@ -113,16 +120,18 @@ def _places(module: ast.Module, text: str) -> Iterator[tuple[Place, Kind]]:
     callers, stored = {one.name for one in likely}, _stored(likely)
     for one in names.keys() - {*likely}:  # what they call, what calls them, and what reads an attribute that they store
         is_called = one.name in called and not isinstance(one, ast.ClassDef)
-        calls = not callers.isdisjoint(names[one]) and _MAY_BE[1].search(codes[one])
-        if (is_called or calls or not stored.isdisjoint(names[one])) and _MAY_BE[0].search(codes[one]):
+        calls = not callers.isdisjoint(names[one]) and _MEASURES.search(codes[one].lower())
+        if is_called or calls or not stored.isdisjoint(names[one]):
             likely.append(one)
     likely.sort(key=lambda one: one.lineno)
     functions = [one for one in likely if not isinstance(one, ast.ClassDef)]
-    whole = "".join(codes[one] for one in rest)
-    yield from _Unit().read([*functions, *(rest if _may_be(whole) else ())])
+    units: list[list[ast.stmt]] = [[*functions, *(rest if _may_be("".join(codes[one] for one in rest)) else ())]]
     for one in likely:
         if isinstance(one, ast.ClassDef):
-            yield from _Unit().read([*(f for f in functions if f.name in names[one]), one])
+            units.append([*(f for f in functions if f.name in names[one]), one])
+    for unit in units:
+        if any(_names_gradients(codes[one]) for one in unit):
+            yield from _Unit().read(unit)
 
 
 def _stored(blocks: Iterable[ast.stmt]) -> set[str]:
