@@ -1,10 +1,10 @@
-"""The nodes below a node of LibCST's tree, without the layout: white space, commas, parentheses."""
+"""The nodes below a node of LibCST's tree, without the layout: white space, commas, brackets, dots."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
@@ -12,6 +12,14 @@ __all__ = ["children"]
 
 _LAYOUT = (
     "whitespace",
+    "lbracket",
+    "rbracket",
+    "lbrace",
+    "rbrace",
+    "dot",
+    "relative",
+    "first_colon",
+    "second_colon",
     "lpar",
     "rpar",
     "leading_lines",
@@ -23,6 +31,18 @@ _LAYOUT = (
     "header",
     "footer",
 )
+#: the fields that LibCST declares in another order than that of the text: the ones that come first there
+_FIRST: Mapping[type[cst.CSTNode], tuple[str, ...]] = {
+    cst.Arg: ("star", "keyword"),
+    cst.ClassDef: ("decorators", "name", "type_parameters", "bases", "keywords"),
+    cst.ExceptHandler: ("type", "name"),
+    cst.ExceptStarHandler: ("type", "name"),
+    cst.FunctionDef: ("decorators", "asynchronous", "name", "type_parameters", "params", "returns"),
+    cst.IfExp: ("body",),
+    cst.MatchCase: ("pattern", "guard"),
+    cst.Parameters: ("posonly_params", "posonly_ind", "params", "star_arg", "kwonly_params"),
+    cst.With: ("asynchronous",),
+}
 
 
 def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -39,8 +59,9 @@ def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 @functools.cache
 def _fields(cls: type[cst.CSTNode]) -> tuple[str, ...]:
-    """The fields of a node that can contain relevant nodes, not layout."""
-    names = [field.name for field in dataclasses.fields(cls)]
+    """The fields of a node that can contain relevant nodes, not layout, in the order of the text."""
+    first = _FIRST.get(cls, ())
+    names = [*first, *(field.name for field in dataclasses.fields(cls) if field.name not in first)]
     return tuple(name for name in names if not name.startswith(_LAYOUT) and "whitespace" not in name)
 
 

@@ -99,12 +99,12 @@ class Gradients:
     def _steps(self) -> Iterator[str]:
         yield from (name for name, _ in self._applied)
         source = self._source
-        values = [one.value for one in source.any(cst.Assign) if any(_is_grad(target.target) for target in one.targets)]
+        values = [one.value for one in source.all(cst.Assign) if any(_is_grad(target.target) for target in one.targets)]
         values += [one.args[0].value for one in source.calls.get("copy_", ()) if one.args and _is_grad(receiver(one))]
         steps = [
-            one.value for one in source.any(cst.AugAssign) if isinstance(one.operator, (cst.AddAssign, cst.SubtractAssign))
+            one.value for one in source.all(cst.AugAssign) if isinstance(one.operator, (cst.AddAssign, cst.SubtractAssign))
         ]
-        steps += [one.right for one in source.any(cst.BinaryOperation) if isinstance(one.operator, cst.Subtract)]
+        steps += [one.right for one in source.all(cst.BinaryOperation) if isinstance(one.operator, cst.Subtract)]
         values += [one for one in steps if _RATE.search(source.code(one))]
         for value in values:
             yield from self.origins(value)

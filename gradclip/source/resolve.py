@@ -197,7 +197,7 @@ class Resolver:
     @functools.cached_property
     def imports(self) -> Sequence[cst.Import | cst.ImportFrom]:
         """Every import statement, in any order."""
-        return [*self._source.any(cst.Import), *self._source.any(cst.ImportFrom)]
+        return [*self._source.all(cst.Import), *self._source.all(cst.ImportFrom)]
 
     @functools.cached_property
     def bindings(self) -> Sequence[Binding]:
@@ -219,7 +219,7 @@ class Resolver:
     def uses(self) -> Mapping[str, Sequence[cst.Name]]:
         """The places where the source reads each name, or binds it without an import."""
         found: dict[str, list[cst.Name]] = defaultdict(list)
-        for name in self._source.any(cst.Name):
+        for name in self._source.all(cst.Name):
             if not self._is_no_use(name):
                 found[name.value].append(name)
         return found
@@ -240,9 +240,9 @@ class Resolver:
     @functools.cached_property
     def _matched(self) -> frozenset[str]:
         """The names that patterns of ``match`` bind; the scopes omit them."""
-        patterns = [node.name for node in self._source.any(cst.MatchAs)]
-        patterns += [node.name for node in self._source.any(cst.MatchStar)]
-        patterns += [node.rest for node in self._source.any(cst.MatchMapping)]
+        patterns = [node.name for node in self._source.all(cst.MatchAs)]
+        patterns += [node.name for node in self._source.all(cst.MatchStar)]
+        patterns += [node.rest for node in self._source.all(cst.MatchMapping)]
         return frozenset(name.value for name in patterns if name is not None)
 
     def _is_none(self, place: cst.CSTNode) -> bool:
@@ -254,13 +254,13 @@ class Resolver:
         """The nodes that bind a name where it is read: the same list each time."""
         return self._scopes.assigned(node, node.value)
 
-    def ordered_at(self, node: cst.Name) -> tuple[list[cst.CSTNode], list[int]]:
-        """The same nodes in the order of the text, and their starts."""
+    def ordered_at(self, node: cst.Name) -> tuple[list[cst.CSTNode], list[float]]:
+        """The same nodes in the order of the text, each with its :meth:`Source.order`."""
         places = self.assigned_at(node)
 
-        def made() -> tuple[list[cst.CSTNode], list[int]]:
-            ordered = sorted(places, key=self._source.start)
-            return ordered, [self._source.start(one) for one in ordered]
+        def made() -> tuple[list[cst.CSTNode], list[float]]:
+            ordered = sorted(places, key=self._source.order)
+            return ordered, [*map(self._source.order, ordered)]
 
         return self._source.once((Resolver.ordered_at, id(places)), made)
 

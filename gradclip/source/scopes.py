@@ -56,11 +56,11 @@ class Scopes:
     def _places(self) -> Mapping[str, list[cst.CSTNode]]:
         """The places that bind a name, by name."""
         found: dict[str, list[cst.CSTNode]] = defaultdict(list)
-        for name in self._source.any(cst.Name):
+        for name in self._source.all(cst.Name):
             place = self._binds(name)
             if place is not None:
                 found[name.value].append(place)
-        imports: list[cst.Import | cst.ImportFrom] = [*self._source.any(cst.Import), *self._source.any(cst.ImportFrom)]
+        imports: list[cst.Import | cst.ImportFrom] = [*self._source.all(cst.Import), *self._source.all(cst.ImportFrom)]
         for statement in imports:
             if isinstance(statement.names, cst.ImportStar):
                 continue
@@ -113,7 +113,7 @@ class Scopes:
     def _declared(self) -> Mapping[tuple[cst.CSTNode, str], type[cst.CSTNode]]:
         """The names in ``global`` and ``nonlocal`` statements."""
         found: dict[tuple[cst.CSTNode, str], type[cst.CSTNode]] = {}
-        statements: list[cst.Global | cst.Nonlocal] = [*self._source.any(cst.Global), *self._source.any(cst.Nonlocal)]
+        statements: list[cst.Global | cst.Nonlocal] = [*self._source.all(cst.Global), *self._source.all(cst.Nonlocal)]
         for statement in statements:
             for item in statement.names:
                 found[self._scope(statement), item.name.value] = type(statement)

@@ -31,11 +31,11 @@ class Values:
         """The node that binds a name: the only one, or the last one before it in the same function."""
         if isinstance(name, cst.Attribute):
             return self._before(name)
-        places, starts = self._resolver.ordered_at(name)
+        places, orders = self._resolver.ordered_at(name)
         if len(places) < 2:
             return places[0] if places else None
         around = (name, *self._source.ancestors(name))
-        before = reversed(places[: bisect.bisect_left(starts, self._source.start(name))])
+        before = reversed(places[: bisect.bisect_left(orders, self._source.order(name))])
         function = self._source.function(name)
         binding = self._source.once((Values.last, id(places)), lambda: frozenset(map(self._source.function, places)))
         while isinstance(function, cst.Lambda) and function not in binding:
@@ -65,7 +65,7 @@ class Values:
     def _before(self, node: cst.Attribute) -> cst.CSTNode | None:
         """The target to which the function has assigned the value of an attribute before."""
         places = self._assigned(node, self._source.function(node))
-        number = bisect.bisect_left(places, self._source.start(node), key=self._source.start)
+        number = bisect.bisect_left(places, self._source.order(node), key=self._source.order)
         around = (node, *self._source.ancestors(node))
         return next((one for one in reversed(places[:number]) if self._source.within(one, cst.Assign) not in around), None)
 
@@ -81,7 +81,7 @@ class Values:
     def _grouped(self, name: str) -> Mapping[tuple[cst.CSTNode, str], list[cst.Attribute]]:
         """The places that assign to attributes of a name, by their functions and classes, and their text."""
         found: dict[tuple[cst.CSTNode, str], list[cst.Attribute]] = defaultdict(list)
-        for one in sorted(self._attributes[name], key=self._source.start):
+        for one in sorted(self._attributes[name], key=self._source.order):
             for around in {self._source.function(one), self._class(one)}:
                 found[around, self._source.code(one)].append(one)
         return found
@@ -90,7 +90,7 @@ class Values:
     def _attributes(self) -> Mapping[str, list[cst.Attribute]]:
         """The attributes to which the source assigns, by their last name: their text takes long to find."""
         found: dict[str, list[cst.Attribute]] = defaultdict(list)
-        for one in self._source.any(cst.AssignTarget):
+        for one in self._source.all(cst.AssignTarget):
             if isinstance(one.target, cst.Attribute):
                 found[one.target.attr.value].append(one.target)
         return found
@@ -111,14 +111,14 @@ class Values:
     def returns(self) -> Mapping[cst.CSTNode, list[cst.Return]]:
         """The ``return``s of each function."""
         found: dict[cst.CSTNode, list[cst.Return]] = defaultdict(list)
-        for one in self._source.any(cst.Return):
+        for one in self._source.all(cst.Return):
             found[self._source.function(one)].append(one)
         return found
 
     @functools.cached_property
     def _named(self) -> Mapping[str, list[cst.FunctionDef]]:
         found: dict[str, list[cst.FunctionDef]] = defaultdict(list)
-        for one in self._source.any(cst.FunctionDef):
+        for one in self._source.all(cst.FunctionDef):
             found[one.name.value].append(one)
         return found
 

@@ -15,7 +15,7 @@ PAIRS = Path(__file__).parents[1] / "migrate" / "pairs"
 @pytest.mark.parametrize("path", sorted(PAIRS.glob("*/before.py")), ids=lambda path: path.parent.name)
 def test_a_name_lies_where_its_text_is(path: Path) -> None:
     source = Source(path.read_bytes().decode())
-    for name in source.any(cst.Name):
+    for name in source.all(cst.Name):
         start, end = source.span(name)
         assert source.data[start:end].decode() == name.value
 
@@ -49,7 +49,7 @@ class A(object):
 
 def test_a_name_in_any_block_lies_where_its_text_is() -> None:
     source = Source(NESTED)
-    names = {name.value: source.data[slice(*source.span(name))].decode() for name in source.any(cst.Name)}
+    names = {name.value: source.data[slice(*source.span(name))].decode() for name in source.all(cst.Name)}
     assert len(names) > 25
     assert all(text == name for name, text in names.items())
 

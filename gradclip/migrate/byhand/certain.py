@@ -29,14 +29,14 @@ class Certain:
             return self._above(name)
         if name.value in self._shared:
             return None
-        places, starts = self._resolver.ordered_at(name)
+        places, orders = self._resolver.ordered_at(name)
         around = {name, *self._source.ancestors(name)}
-        number = bisect.bisect_left(starts, self._source.start(name)) - 1
+        number = bisect.bisect_left(orders, self._source.order(name)) - 1
         while number >= 0 and self._is_of(places[number], around):
             number -= 1
         if number < 0 and len(places) == 1 and isinstance(self._source.parents.get(places[0]), cst.CompFor):
             return places[0]  # `g` in `[g * 2 for g in grads]`
-        return places[number] if number >= 0 and self._certain(number, around, places, starts) else None
+        return places[number] if number >= 0 and self._certain(number, around, places, orders) else None
 
     def value(self, place: cst.CSTNode | None) -> cst.BaseExpression | None:
         """The value that ``name = value`` binds."""
@@ -73,16 +73,16 @@ class Certain:
         """The binding that reaches a loop, for a name that the loop binds only at ``place``."""
         if not isinstance(place, cst.Name):
             return None
-        places, starts = self._resolver.ordered_at(place)
-        number = bisect.bisect_left(starts, self._source.start(loop))
-        inside = bisect.bisect_left(starts, self._source.end(loop)) - number
-        last = places[number - 1] if number and inside == 1 else None
+        places, orders = self._resolver.ordered_at(place)
+        number = bisect.bisect_left(orders, self._source.order(loop))
+        is_inside = [loop in self._source.ancestors(one) for one in places[number : number + 2]]
+        last = places[number - 1] if number and sum(is_inside) == 1 else None
         return last if last is not None and self._source.within(last, *_BLOCKS) is self._source.within(loop, *_BLOCKS) else None
 
     @functools.cached_property
     def _shared(self) -> frozenset[str]:
         """The names that are ``global`` or ``nonlocal`` somewhere: any call may bind them."""
-        statements: list[cst.Global | cst.Nonlocal] = [*self._source.any(cst.Global), *self._source.any(cst.Nonlocal)]
+        statements: list[cst.Global | cst.Nonlocal] = [*self._source.all(cst.Global), *self._source.all(cst.Nonlocal)]
         return frozenset(item.name.value for one in statements for item in one.names)
 
     def _is_of(self, place: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
@@ -92,11 +92,11 @@ class Certain:
             holder = self._source.parents.get(holder)
         return isinstance(holder, (cst.Assign, cst.AugAssign, cst.AnnAssign)) and holder in around
 
-    def _certain(self, number: int, around: set[cst.CSTNode], places: Sequence[cst.CSTNode], starts: Sequence[int]) -> bool:
+    def _certain(self, number: int, around: set[cst.CSTNode], places: Sequence[cst.CSTNode], orders: Sequence[float]) -> bool:
         last = places[number]
         if isinstance(last, (cst.FunctionDef, cst.ClassDef, cst.Import, cst.ImportFrom)):
             return len(places) == 1
-        return self._has_run(last, around) and not any(True for _ in self._again(last, around, places, starts))
+        return self._has_run(last, around) and not any(True for _ in self._again(last, around, places, orders))
 
     def _has_run(self, place: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
         """Whether a binding has run wherever a later place of the text, with these nodes around it, runs."""
@@ -109,14 +109,16 @@ class Certain:
         return self._source.within(loop or place, *_BLOCKS) in around  # of a total: its loop has ended, or it is no total
 
     def _again(
-        self, place: cst.CSTNode, around: set[cst.CSTNode], places: Sequence[cst.CSTNode], starts: Sequence[int]
+        self, place: cst.CSTNode, around: set[cst.CSTNode], places: Sequence[cst.CSTNode], orders: Sequence[float]
     ) -> Iterator[cst.CSTNode]:
         """The bindings in the loops that begin between a binding and a use: they reach the use in a later pass."""
         inside = {place, *self._source.ancestors(place)}
         for loop in around:
             if isinstance(loop, LOOPS) and loop not in inside:
-                first, last = (bisect.bisect_left(starts, at) for at in self._source.span(loop))
-                yield from places[first:last]
+                for one in places[bisect.bisect_left(orders, self._source.order(loop)) :]:
+                    if loop not in self._source.ancestors(one):
+                        break
+                    yield one
 
     def readers(self, place: cst.CSTNode) -> Sequence[cst.Name]:
         """The uses of its name that a binding may reach."""
@@ -135,8 +137,8 @@ class Certain:
     def _may_reach(self, use: cst.Name) -> Iterator[cst.CSTNode]:
         """The bindings that a use may read: back to one that has certainly run, or all of them."""
         parent = self._source.parents[use]
-        places, starts = self._resolver.ordered_at(use)
-        number = bisect.bisect_left(starts, self._source.start(use))
+        places, orders = self._resolver.ordered_at(use)
+        number = bisect.bisect_left(orders, self._source.order(use))
         binds = number < len(places) and places[number] is use and not isinstance(parent, cst.AugAssign)
         if binds or (isinstance(parent, (cst.Param, cst.FunctionDef, cst.ClassDef)) and parent.name is use):
             return iter(())
@@ -148,7 +150,7 @@ class Certain:
             if not self._is_of(place, around):
                 found.append(place)
                 if self._has_run(place, around):
-                    return iter((*found, *self._again(place, around, places, starts)))
+                    return iter((*found, *self._again(place, around, places, orders)))
         return iter(places)
 
     def _above(self, node: cst.Attribute) -> cst.CSTNode | None:

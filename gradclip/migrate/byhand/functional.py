@@ -70,7 +70,7 @@ class Functional:
     def _within(self) -> Mapping[tuple[cst.CSTNode, str], list[cst.Name]]:
         """The names that functions within a function read, by that function and the name."""
         found: dict[tuple[cst.CSTNode, str], list[cst.Name]] = defaultdict(list)
-        for name in self._source.any(cst.Name):
+        for name in self._source.all(cst.Name):
             outer = self._source.function(self._source.function(name))
             if isinstance(outer, cst.FunctionDef):
                 found[outer, name.value].append(name)

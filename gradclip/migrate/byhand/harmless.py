@@ -198,11 +198,11 @@ class Harmless:
         """The attributes that nothing stores, in a source with a class that makes its attributes."""
         if self._methods.isdisjoint(("__getattr__", "__getattribute__")):
             return frozenset()
-        stored = {last_name(one.target) for one in self._source.any(cst.AssignTarget)}
-        return frozenset(one.attr.value for one in self._source.any(cst.Attribute)) - stored
+        stored = {last_name(one.target) for one in self._source.all(cst.AssignTarget)}
+        return frozenset(one.attr.value for one in self._source.all(cst.Attribute)) - stored
 
     def _methods_of(self, *, decorated: bool) -> Iterator[str]:
-        for one in self._source.any(cst.FunctionDef):
+        for one in self._source.all(cst.FunctionDef):
             in_class = isinstance(self._source.within(one, cst.FunctionDef, cst.ClassDef), cst.ClassDef)
             if in_class and (one.decorators or not decorated):
                 yield one.name.value

@@ -54,5 +54,5 @@ def aligned(call: cst.Call, growth: int, edits: Iterable[Edit], source: Source) 
 
 def _in_string(offset: int, source: Source) -> bool:
     """Whether a line starts within a multi-line string."""
-    strings = (node for node in source.any(cst.SimpleString) if "\n" in node.value or "\r" in node.value)
+    strings = (node for node in source.all(cst.SimpleString) if "\n" in node.value or "\r" in node.value)
     return any(source.start(node) < offset < source.end(node) for node in strings)

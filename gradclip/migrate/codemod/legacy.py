@@ -56,7 +56,7 @@ def is_legacy(context: Context, family: str) -> str:
     for binding in resolver.bindings:
         if f"{binding.qualified}.".startswith("tensorflow.contrib."):
             return binding.qualified
-    for node in source.any(cst.Attribute):
+    for node in reversed(source.all(cst.Attribute)):
         name = last_name(node)
         if (name in _LAST or name.endswith("Optimizer")) and _OLD.fullmatch(resolver.name(node)):
             return source.code(node)

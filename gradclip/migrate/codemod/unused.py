@@ -73,7 +73,7 @@ def _is_wanted(binding: Binding, source: Source) -> bool:
     if binding.alias.asname is not None and isinstance(name, cst.Name) and name.value == binding.local:
         return True  # "import x as x" exports it
     code = re.compile(rf"\b{binding.local}\s*[.(]")
-    for string in source.any(cst.SimpleString):
+    for string in source.all(cst.SimpleString):
         if string.raw_value == binding.local:  # __all__, getattr
             return True
         text = str(string.raw_value)

@@ -45,7 +45,7 @@ def check(found: ApiCall) -> Finding | None:
 
 def _set_later(source: Source, keyword: str) -> str:
     """The assignment that gives an optimizer the keyword by hand; "" if there is none."""
-    targets = (one.target for one in source.any(cst.AssignTarget))
+    targets = (one.target for one in source.all(cst.AssignTarget))
     set_there = (one for one in targets if isinstance(one, cst.Attribute) and one.attr.value == keyword)
     return next((f"`{source.code(one)}`" for one in set_there if last_name(one.value) != "self"), "")
 

@@ -16,7 +16,7 @@ def check(found: ApiCall) -> Finding | None:
     source = found.context.source
     if not joined(found):
         return None
-    tied = [tie for tie, *_ in ties(source)] + [one for one in source.any(cst.Call) if last_name(one.func) == "tie_weights"]
+    tied = [tie for tie, *_ in ties(source)] + [one for one in source.all(cst.Call) if last_name(one.func) == "tie_weights"]
     return listed_twice(f"{source.shown(tied[0])} ties weights") if tied else None
 
 

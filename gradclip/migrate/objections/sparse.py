@@ -74,7 +74,7 @@ def _evidence(context: Context, paddle: bool) -> str | None:
     for binding in resolver.bindings:
         if re.match(r"transformers\.TF[A-Z][a-z]", binding.qualified) and not paddle:  # all embed words
             return binding.local
-    for node in (*source.any(cst.Attribute), *source.any(cst.Name)):
+    for node in (*source.all(cst.Attribute), *source.all(cst.Name)):
         name = last_name(node)
         parent = source.parents[node]
         whole = not (isinstance(parent, cst.Attribute) and parent.attr is node)

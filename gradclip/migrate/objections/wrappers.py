@@ -60,7 +60,7 @@ def _is_in_another_branch(found: ApiCall, word: str) -> bool:
     if any(not holds and _asks_for(test, word, source) for test, holds in source.tests(found.call)):
         return True
     here, start = source.function(found.call), source.start(found.call)
-    for one in source.any(cst.If):
+    for one in source.all(cst.If):
         if _asks_for(one.test, word, source) and source.function(one) is here and source.end(one.body) <= start:
             last = one.body.body[-1] if isinstance(one.body, cst.IndentedBlock) else None
             if isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], (cst.Return, cst.Raise, cst.Continue)):

@@ -106,7 +106,7 @@ class Conditions:
     def _masks(self) -> Mapping[cst.CSTNode, list[cst.BaseExpression]]:
         """The indices by their statement."""
         found: dict[cst.CSTNode, list[cst.BaseExpression]] = defaultdict(list)
-        for one in self._source.any(cst.Index):
+        for one in self._source.all(cst.Index):
             line = self._source.within(one, *_LINES)
             if line is not None and isinstance(one.value, (cst.Comparison, cst.Name, cst.UnaryOperation)):
                 found[line].append(one.value)
@@ -116,7 +116,7 @@ class Conditions:
     def _guards(self) -> Mapping[cst.CSTNode, list[tuple[cst.If, int]]]:
         """Each ``if`` that leaves, by function, with -1; with 1 where its ``else`` leaves. In the order of their ends."""
         found: dict[cst.CSTNode, list[tuple[cst.If, int]]] = defaultdict(list)
-        for one in [*self._source.any(cst.Return), *self._source.any(cst.Continue)]:
+        for one in [*self._source.all(cst.Return), *self._source.all(cst.Continue)]:
             block = self._source.within(one, cst.If, cst.Else)
             branch = self._source.parents.get(block) if isinstance(block, cst.Else) else block
             if isinstance(branch, cst.If):

@@ -118,8 +118,8 @@ class Forms:
     def _before(self, node: cst.Name, depth: int) -> Form | None:
         """The norm that a name stood for before a value that says nothing: ``n = reduced(n)``, ``n *= 2``."""
         last = self._values.last(node)
-        places, starts = self._resolver.ordered_at(node)
-        number = bisect.bisect_left(starts, self._source.start(last)) if last is not None else 0
+        places, orders = self._resolver.ordered_at(node)
+        number = bisect.bisect_left(orders, self._source.order(last)) if last is not None else 0
         for place in reversed(places[max(0, number - _EARLIER) : number]):
             if self._source.function(place) is not self._source.function(places[number]):
                 break

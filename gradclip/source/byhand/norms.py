@@ -80,12 +80,12 @@ class _Matcher:
 
     def anchors(self) -> Iterator[cst.BaseExpression]:
         """The divisions by a norm, or of a norm."""
-        for operation in self._source.any(cst.BinaryOperation):
+        for operation in self._source.all(cst.BinaryOperation):
             if isinstance(operation.operator, (cst.Divide, cst.Power)) and norm_of(self._forms.of(operation)):
                 power = isinstance(operation.operator, cst.Power)
                 if not power or norm_of(self._forms.of(operation))[1] < 0:  # type: ignore[index]
                     yield operation
-        for call in self._source.any(cst.Call):
+        for call in self._source.all(cst.Call):
             if last_name(call.func) in _DIVIDES and norm_of(self._forms.of(call)):
                 yield call
 
@@ -158,7 +158,7 @@ class _Matcher:
         for name, uses in self._resolver.uses.items():
             for use in uses:
                 found[self._around(use), name].append(use)
-        for one in self._source.any(cst.Attribute):
+        for one in self._source.all(cst.Attribute):
             if isinstance(one.value, cst.Name):
                 found[self._around(one), f"{one.value.value}.{one.attr.value}"].append(one)
         return found

@@ -147,7 +147,7 @@ def _found(context: Context) -> Iterator[_Found]:
     """Every place that clips gradients or looks like a clip, each once."""
     source = context.source
     names = _names(context)
-    for call in source.any(cst.Call):
+    for call in source.all(cst.Call):
         name, given = last_name(call.func), [keyword(one) for one in call.args]
         if name in names or name == "partial" or not configuration.CLIP_KEYWORDS.isdisjoint(given):
             found: list[_Found] = [*calls.call(call, context)]
@@ -159,7 +159,7 @@ def _found(context: Context) -> Iterator[_Found]:
         for key, argument in zip(given, call.args, strict=True):
             if key in KEYS:
                 yield from configuration.argument(argument, context)
-    nodes: list[cst.Name | cst.Attribute] = [*source.any(cst.Name), *source.any(cst.Attribute)]
+    nodes: list[cst.Name | cst.Attribute] = [*source.all(cst.Name), *source.all(cst.Attribute)]
     for node in nodes:
         if last_name(node) in names and _is_value(node, source):
             yield from mentions.value(node, context)
@@ -170,13 +170,13 @@ def _others(context: Context) -> Iterator[_Found]:
     source = context.source
     for node, name in context.replaced.items():
         yield mentions.replaced(node, name)
-    for string in source.any(cst.SimpleString):
+    for string in source.all(cst.SimpleString):
         yield from mentions.text(string, context)
-    for call in source.any(cst.Call):
+    for call in source.all(cst.Call):
         yield from mentions.looked_up(call, context)
-    for element in source.any(cst.DictElement):
+    for element in source.all(cst.DictElement):
         yield from configuration.entry(element, context)
-    for attribute in source.any(cst.Attribute):
+    for attribute in source.all(cst.Attribute):
         yield from configuration.attribute(attribute, context)
     yield from norms.clips(context)
 
@@ -186,7 +186,7 @@ def _names(context: Context) -> frozenset[str]:
     imported = {binding.local for binding in context.resolver.bindings if binding.qualified.rpartition(".")[2] in _TELLING}
     assigned = {
         name
-        for assign in context.source.any(cst.Assign)
+        for assign in context.source.all(cst.Assign)
         if last_name(assign.value) in _TELLING | imported
         for target in assign.targets
         for name in target_names(target.target)

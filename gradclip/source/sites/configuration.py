@@ -85,7 +85,7 @@ def _is_of_tf_agents(call: cst.Call, context: Context) -> bool:
 def _is_own(call: cst.Call, context: Context) -> bool:
     """Whether a class is the project's: this source defines it, or a relative import binds it."""
     names = context.resolver.names(call.func)
-    defined = {one.name.value for one in context.source.any(cst.ClassDef)} if names.local else ()
+    defined = {one.name.value for one in context.source.all(cst.ClassDef)} if names.local else ()
     own = names.local and last_name(call.func) in defined and not _inherits(last_name(call.func), context)
     tops = {name.partition(".")[0] for name in names.qualified}  # "" of a relative import
     return own or (bool(tops) and tops <= (context.options.about.modules | {""}) - _OF_TRAINERS)
@@ -93,7 +93,7 @@ def _is_own(call: cst.Call, context: Context) -> bool:
 
 def _inherits(name: str, context: Context) -> bool:
     """Whether a class of the source extends one that it imports from elsewhere: ``class Arguments(TrainingArguments)``."""
-    classes = [one for one in context.source.any(cst.ClassDef) if one.name.value == name]
+    classes = [one for one in context.source.all(cst.ClassDef) if one.name.value == name]
     bases = [context.resolver.names(base.value) for one in classes for base in one.bases]
     return any(one.qualified and not all(n.startswith((".", "builtins.")) for n in one.qualified) for one in bases)
 
@@ -132,7 +132,7 @@ def _own(node: cst.DictElement, key: str, context: Context) -> str:
     """Why only the project reads a key of a dictionary; "" if the dictionary may reach a trainer."""
     if last_name(node.value) == key:
         return f"This source receives `{key}` and passes it on."
-    for subscript in context.source.any(cst.Subscript):
+    for subscript in context.source.all(cst.Subscript):
         index = subscript.slice[0].slice
         if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString) and index.value.raw_value == key:
             return f"This source reads `{key}` itself; the command migrates the place where it clips."

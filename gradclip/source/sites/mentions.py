@@ -131,7 +131,7 @@ def _method(node: cst.Call, func: cst.Attribute, name: str, context: Context) ->
 def _methods(source: Source) -> frozenset[str]:
     """The names of the methods that a source defines."""
     parents = source.parents
-    functions = source.any(cst.FunctionDef)
+    functions = source.all(cst.FunctionDef)
     return frozenset(f.name.value for f in functions if isinstance(parents.get(parents[f]), cst.ClassDef))
 
 
@@ -257,7 +257,7 @@ def looked_up(node: cst.Call, context: Context) -> Iterator[Decision]:
     if last_name(node.func) != "getattr" or len(node.args) < 2 or isinstance(node.args[1].value, cst.SimpleString):
         return
     module = context.resolver.name(node.args[0].value)
-    strings = context.source.once(looked_up, lambda: {s.raw_value for s in context.source.any(cst.SimpleString)})
+    strings = context.source.once(looked_up, lambda: {s.raw_value for s in context.source.all(cst.SimpleString)})
     clip = min((name for name in _LAST_NAMES.get(module, ()) if name in strings), default="")
     if clip:
         yield manual(node, Finding("GM210", f"A function of {module} is looked up by a name, which can be `{clip}`."))
@@ -272,10 +272,10 @@ def replaced(node: cst.CSTNode, name: str) -> Decision:
 def replacements(source: Source, resolver: Resolver) -> Mapping[cst.CSTNode, str]:
     """The places that replace a function -> the qualified name of the function."""
     found: dict[cst.CSTNode, str] = {}
-    for assigned in source.any(cst.AssignTarget):
+    for assigned in source.all(cst.AssignTarget):
         if isinstance(assigned.target, cst.Attribute) and assigned.target.attr.value in _LASTS:
             found[assigned.target] = resolver.name(assigned.target)
-    for call in source.any(cst.Call):
+    for call in source.all(cst.Call):
         if last_name(call.func) in _PATCHES:
             found[call] = _patched(call, resolver)
     return {node: name for node, name in found.items() if name in BY_NAME}

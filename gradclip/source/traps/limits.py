@@ -72,7 +72,7 @@ def _compared(context: Context) -> set[tuple[cst.CSTNode, str]]:
     """The text of everything with which a norm is compared, by function."""
     source, values = context.source, context.values
     found: set[tuple[cst.CSTNode, str]] = set()
-    for node in source.any(cst.Comparison):
+    for node in source.all(cst.Comparison):
         sides = [node.left, *(target.comparator for target in node.comparisons)]
         for side in sides:
             value = values.value_of(side) or side

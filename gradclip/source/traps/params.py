@@ -77,4 +77,4 @@ def _key(node: cst.Subscript) -> object:
 @once
 def _loops(source: Source) -> list[cst.For]:
     """The loops over an optimizer's groups."""
-    return [loop for loop in source.any(cst.For) if "param_groups" in source.code(loop.iter)]
+    return [loop for loop in source.all(cst.For) if "param_groups" in source.code(loop.iter)]

@@ -74,7 +74,7 @@ def is_left_over(found: ApiCall) -> bool:
 def _returns_of_fsdp(source: Source) -> Mapping[cst.CSTNode, int]:
     """The end of the first branch for FSDP that returns the result of a clip, by function."""
     found: dict[cst.CSTNode, int] = {}
-    for one in source.any(cst.Return):
+    for one in source.all(cst.Return):
         if isinstance(one.value, cst.Call) and last_name(one.value.func).startswith("clip_grad_norm"):
             for branch in source.ancestors(one):
                 if isinstance(branch, cst.If) and "fsdp" in source.code(branch.test).lower():

@@ -49,7 +49,7 @@ def listed_twice(what: str) -> Finding:
 @once
 def ties(source: Source) -> list[tuple[cst.Assign, str, str]]:
     """The assignments of one module's weight to another, with the text of both."""
-    pairs = ((one, one.targets[0].target) for one in source.any(cst.Assign))
+    pairs = ((one, one.targets[0].target) for one in source.all(cst.Assign))
     return [
         (one, source.code(target), source.code(one.value))
         for one, target in pairs

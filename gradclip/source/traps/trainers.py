@@ -46,8 +46,8 @@ def _of_the_class(found: ApiCall) -> str:
 
 def _settings(name: str, source: Source) -> list[cst.BaseExpression]:
     """The values that a source gives to a setting: as a keyword, as an attribute."""
-    found = [argument.value for argument in source.any(cst.Arg) if keyword(argument) == name]
-    for target in source.any(cst.AssignTarget):
+    found = [argument.value for argument in source.all(cst.Arg) if keyword(argument) == name]
+    for target in source.all(cst.AssignTarget):
         statement = source.parents[target]
         if last_name(target.target) == name and isinstance(statement, cst.Assign):
             found.append(statement.value)
@@ -86,7 +86,7 @@ def _deepspeed(found: ApiCall) -> str:
     made = first_of(of, context) if of is not None else None
     if made is None or context.resolver.name(made.func) != "deepspeed.initialize":
         return ""
-    for element in source.any(cst.DictElement):
+    for element in source.all(cst.DictElement):
         if literal(element.key) == "gradient_clipping" and number(element.value):
             return f"DeepSpeed's engine clips by {source.one_line(element)}"
     return ""
@@ -115,9 +115,9 @@ def _manual_optimization(context: Context) -> Iterator[tuple[cst.CSTNode, Findin
     source, arguments = context.source, _of_lightning(context)
     if not arguments:
         return
-    modules = [owner for owner in source.any(cst.ClassDef) if is_module(owner, context)]
+    modules = [owner for owner in source.all(cst.ClassDef) if is_module(owner, context)]
     if modules and all(is_manual(module, source) for module in modules):
-        name = modules[0].name.value
+        name = modules[-1].name.value
         reason = f"`{name}` optimizes by hand (automatic_optimization is off), and Lightning then refuses to clip."
         advice = "Remove it, and call self.clip_gradients(optimizer, gradient_clip_val=...) before each step."
         for argument in arguments:

@@ -66,7 +66,7 @@ def _is_read(name: cst.Name, found: ApiCall) -> bool:
     key = (_is_read, function, name.value)
     if name.value in context.options.about.kept or source.once(key, lambda: _reads(name, function, context)):
         return True
-    declared: list[cst.Global | cst.Nonlocal] = [*source.any(cst.Global), *source.any(cst.Nonlocal)]
+    declared: list[cst.Global | cst.Nonlocal] = [*source.all(cst.Global), *source.all(cst.Nonlocal)]
     shared = (item.name.value for statement in declared for item in statement.names)
     return name.value in shared or _reads_any(source)
 
@@ -100,5 +100,5 @@ def _object(found: ApiCall) -> Finding | None:
 @once
 def _makes_optimizers(context: Context) -> bool:
     """Whether the source makes an optimizer."""
-    names = (context.resolver.name(call.func) for call in context.source.any(cst.Call))
+    names = (context.resolver.name(call.func) for call in context.source.all(cst.Call))
     return any(_OPTIMIZER.fullmatch(name) is not None and name not in BY_NAME for name in names)
