@@ -206,7 +206,7 @@ class Resolver:
     @functools.cached_property
     def stars(self) -> Sequence[cst.ImportFrom]:
         """``from x import *``, in the order of the text."""
-        found = (node for node in self._source.any(cst.ImportFrom) if isinstance(node.names, cst.ImportStar))
+        found = (node for node in self._source.all(cst.ImportFrom) if isinstance(node.names, cst.ImportStar))
         return sorted(found, key=self._source.start)
 
     @functools.cached_property
