@@ -244,6 +244,8 @@ def parameters(value: Value | None, depth: int = 6) -> Params:
         return Params.joined(parameters(x, depth - 1) for x in value.items)
     if isinstance(value, Table) and depth:
         return next((parameters(value.items[x], depth - 1) for x in _GROUPS if x in value.items), UNKNOWN)
+    if isinstance(value, Made) and value.name.rpartition(".")[2] == "Parameter":
+        return Params(frozenset({value.token}))
     if isinstance(value, Thing) and value.token:
         return Params(unseen=frozenset({value.token}))
     return UNKNOWN
