@@ -61,7 +61,7 @@ def beside(rounds: Iterable[Round]) -> Iterator[Found]:
         for other, clip, theirs in clipped:
             is_one = len(made) == 1 and made == theirs and other.loops == step.loops and other.tests == step.tests
             apart = other.optimizer != step.optimizer and other.params.meets(step.params) is False
-            if is_one and apart and not step.is_sparse and isinstance(clip, Clip) and clip.tests <= step.tests:
+            if is_one and apart and not step.is_sparse and clip.tests <= step.tests:
                 reason = f"{step.text} takes unclipped gradients, and {clip.text} clips the others of the same loss."
                 yield Found("GM136", step, reason, "Clip all gradients of the loss, by one norm.", (clip,))
                 break

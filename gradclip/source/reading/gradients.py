@@ -186,6 +186,7 @@ def step(machine: Machine, owner: Value, given: Call, scaler: str = "") -> Value
     last = _in_last(machine)
     if last is None:
         return Constant(("None",))
+    _hooked(machine, owner, given, is_after=False)
     event = machine.about(given.node)
     event["tests"] |= last
     own = f"`{owner.name.rpartition('.')[2]}(...)`" if isinstance(owner, Made) and slots.clips(owner) else ""
@@ -195,7 +196,14 @@ def step(machine: Machine, owner: Value, given: Call, scaler: str = "") -> Value
     is_sparse = isinstance(owner, Made) and "Sparse" in owner.name
     event |= {"optimizer": owner.token, "scaler": scaler, "clip": own, "is_sparse": is_sparse}
     machine.emit(Step(**event, params=params, exempt=left_out, late=late))
+    _hooked(machine, owner, given, is_after=True)
     return Constant(("None",))
+
+
+def _hooked(machine: Machine, owner: Value, given: Call, *, is_after: bool) -> None:
+    """What ``optimizer.register_step_pre_hook`` runs before a step, or the other after it."""
+    for one in machine.around.get((owner.token, is_after), ()):
+        machine.apply(one, Call(given.node, (owner, Tuple(()), Table(())), {}))
 
 
 def synced(machine: Machine, owner: Value) -> Value:

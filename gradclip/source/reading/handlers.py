@@ -18,9 +18,10 @@ _FEW = 4  #: elements of a list that a loop takes one by one
 _MOST = 16  #: the same, of functions
 
 
-def registered(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, made: Value) -> None:
-    """``@engine.on(Events.STEP)``: a decorator of the project gets what it decorates, which stays what it is."""
-    for decorator in node.decorator_list if machine.scope.file.matters(node) else ():
+def registered(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, made: Value) -> Value | None:
+    """``@engine.on(Events.STEP)``: a decorator of the project gets what it decorates; what it makes around it, if it does."""
+    result: Value | None = None
+    for decorator in reversed(node.decorator_list) if machine.scope.file.matters(node) else ():
         root = decorator.func if isinstance(decorator, ast.Call) else decorator
         while isinstance(root, ast.Attribute):
             root = root.value
@@ -28,8 +29,11 @@ def registered(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef | 
             continue
         target, before = machine.value(decorator), len(machine.events)
         if isinstance(target, _CALLED):
-            machine.apply(target, Call(ast.copy_location(ast.Call(decorator, [], []), decorator), (made,), {}))
+            call = Call(ast.copy_location(ast.Call(decorator, [], []), decorator), (result or made,), {})
+            around = machine.apply(target, call)
+            result = around if isinstance(around, Function) and around is not made else result
         del machine.events[before:]
+    return result
 
 
 def member(machine: Machine, owner: Class, name: str) -> Value | None:

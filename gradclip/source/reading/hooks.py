@@ -19,7 +19,10 @@ def hook(machine: Machine, owner: Value, function: Function, given: Call) -> Non
     """``p.register_hook(clip)``: what a hook does not return is lost, if it does not change its gradient in place."""
     nodes = list(ast.walk(function.node))
     calls = [last(x.func) for x in nodes if isinstance(x, ast.Call)]
-    if not any("clamp" in x or "clip" in x for x in calls):
+    own = {x.arg for x in function.node.args.args} - {"self"}
+    targets = (y for x in nodes if isinstance(x, ast.Assign) for y in x.targets if isinstance(x.value, ast.BinOp))
+    scales = any(isinstance(x, ast.Name) and x.id in own for x in targets)  # g = g * (limit / norm)
+    if not scales and not any("clamp" in x or "clip" in x for x in calls):
         return
     if _is_late(machine, given):
         machine.emit(Hook(**machine.about(given.node), params=parameters(owner), is_late=True))

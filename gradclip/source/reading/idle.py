@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gradclip.rounds import NO_PARAMS, Backward, Clip, Event, Step, Write
+from gradclip.rounds import NO_PARAMS, Backward, Clip, Event, Hook, Step, Write
 from gradclip.source.reading.machine import Place
 from gradclip.source.reading.program import CLIPS, File, Function, last
 
-__all__ = ["found", "is_forgotten", "place"]
+__all__ = ["found", "is_forgotten", "place", "unread"]
 
 _CUSTOM = frozenset({"custom_vjp", "custom_gradient"})
 _BOUNDS = CLIPS | {"clip", "clamp", "clip_", "clamp_"}
+_SETTING = re.compile(
+    r"(^|(?<=[_\W]))(grad(ient)?s?_?(clip|norm)|clip_?(grad|norm|value)|max_?grad(ient)?_?norm)\w*", re.IGNORECASE
+)
+_OPEN = re.compile(r"\bvars\(|asdict\(|\*\*|__dict__|setattr\(|getattr\(|\.get\(|json|yaml")  #: ways to read any setting
 _LAZY = frozenset({"map", "filter"})
 _PLAIN = frozenset({"no_grad", "inference_mode", "staticmethod", "classmethod"})  #: decorators that leave a generator one
 
@@ -89,7 +94,43 @@ def _calls(node: ast.AST) -> set[str]:
 
 def is_forgotten(file: File, function: Function, cls: ast.ClassDef | None, main: Iterable[Event]) -> bool:
     """Whether a program that trains without a clip has a function that clips, and names it nowhere."""
-    kinds = {Clip if getattr(x, "clip", "") else type(x) for x in main}
     is_own = (cls is None or not cls.bases) and not function.decorator_list
-    is_bare = {Backward, Step} <= kinds and kinds.isdisjoint({Clip, Write})
-    return is_own and is_bare and function.name not in file.read
+    return is_own and _is_bare(main) and function.name not in file.read
+
+
+def _is_bare(main: Iterable[Event]) -> bool:
+    """Whether a program trains, and nothing in it clips or writes gradients."""
+    kinds = {Clip if getattr(x, "clip", "") else type(x) for x in main}
+    return {Backward, Step} <= kinds and kinds.isdisjoint({Clip, Write, Hook})
+
+
+def unread(file: File, main: Iterable[Event]) -> Iterator[tuple[Event, ...]]:
+    """The settings of a clip that nothing reads, where the program trains without one."""
+    if not _SETTING.search(file.text.replace("-", "_")) or _OPEN.search(file.text) or not _is_bare(main):
+        return
+    if any("clip" in x.lower() or "clamp" in x for x in file.called):
+        return
+    loads = {
+        x.id if isinstance(x, ast.Name) else x.attr
+        for x in file.nodes
+        if isinstance(getattr(x, "ctx", None), ast.Load) and isinstance(x, (ast.Name, ast.Attribute))
+    }
+    keys = (x.slice for x in file.nodes if isinstance(x, ast.Subscript))
+    loads |= {x.value for x in keys if isinstance(x, ast.Constant) and isinstance(x.value, str)}
+    for name, node in _declared(file):
+        if _SETTING.search(name) and name not in loads:
+            why = f"Nothing reads `{name}`, and the program trains without a clip."
+            yield (Clip(where=place(file, node), text=file.shown(node), params=NO_PARAMS, unread=why),)
+
+
+def _declared(file: File) -> Iterator[tuple[str, ast.expr]]:
+    """The names of settings, and where they are declared: fields of classes, options of a command line, constants."""
+    for x in file.nodes:
+        if isinstance(x, ast.ClassDef):
+            yield from ((last(y.target), y.target) for y in x.body if isinstance(y, ast.AnnAssign) and y.value is not None)
+        elif isinstance(x, ast.Call) and last(x.func) == "add_argument":
+            names = [y.value for y in x.args if isinstance(y, ast.Constant) and isinstance(y.value, str)]
+            yield from ((y.lstrip("-").replace("-", "_"), x) for y in names if y.startswith("--"))
+    for y in file.tree.body:
+        if isinstance(y, ast.Assign) and isinstance(y.targets[0], ast.Name) and isinstance(y.value, ast.Constant):
+            yield y.targets[0].id, y.targets[0]

@@ -93,6 +93,7 @@ class Machine:
         self.differentiated: set[object] = set()  #: the parameters whose gradients torch.autograd.grad has returned
         self.engines: set[object] = set()  #: the modules whose gradients DeepSpeed's ZeRO holds
         self.hooks: list[Value] = []  #: what runs after each gradient is made
+        self.around: dict[tuple[Token, bool], list[Value]] = {}  #: by optimizer: what runs before its steps, or after them
         self.sharded: set[object] = set()  #: modules of which each process holds a part
         self.objects: dict[object, Instance] = {}  #: of the project's classes
         self.branches: list[int] = []  #: for each branch without events around this code, the loops around the branch

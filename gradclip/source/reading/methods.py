@@ -87,8 +87,10 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
         return _clip_method(machine, owner, name, given)
     if name == "register_post_accumulate_grad_hook" and isinstance(first, (Function, Bound)) and first not in machine.hooks:
         machine.hooks.append(first)
-    if name == "register_hook" and isinstance(first, Function):
-        hooks.hook(machine, owner, first, given)
+    if name in ("register_step_pre_hook", "register_step_post_hook") and isinstance(first, (Function, Bound)):
+        machine.around.setdefault((owner.token, "post" in name), []).append(first)
+    if name == "register_hook" and isinstance(one := getattr(first, "function", first), Function):
+        hooks.hook(machine, owner, one, given)
     if name == "add_argument":
         limits.declared(machine, given)
     if name == "compile" and (optimizer := given.get(0, "optimizer")) is not None:

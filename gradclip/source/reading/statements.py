@@ -74,7 +74,8 @@ def _function_def(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef
     token = (Origin(node.name, hash((id(node), machine.scope.key))),)
     made = Function(token, node=node, scope=machine.scope)
     machine.scope.names[node.name] = functional.decorated(machine, made, made)
-    handlers.registered(machine, node, made)
+    if (wrapped := handlers.registered(machine, node, made)) is not None:
+        machine.scope.names[node.name] = wrapped
 
 
 def _class_def(machine: Machine, node: ast.ClassDef) -> None:

@@ -32,6 +32,9 @@ def found(file: File) -> Iterator[tuple[Event, ...]]:
         yield from ((_clip(file, node, unread=why),) for node, why in _of_keras(file))
         yield from ((_clip(file, x, other=why), Step()) for x, why in _of_weights(file))
     yield from ((_clip(file, x, other=why), Step()) for x, why in errors.found(file))
+    if "train_step" in text and "fit" in file.called:
+        why = "Nothing makes an object of this class, and the program trains another model."
+        yield from ((_clip(file, x, unread=why),) for x in _never_made(file))
     if "gradient_clip_algorithm" in text and "lightning" in text:
         why = "Without `gradient_clip_val` the Trainer clips nothing, whatever the algorithm."
         yield from ((_clip(file, x, unread=why),) for x in _without_limit(file))
@@ -151,6 +154,15 @@ def _free(function: ast.Lambda | ast.FunctionDef) -> set[str]:
     own |= {x.id for x in nodes if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
     clips = (x for x in nodes if isinstance(x, ast.Call) and re.search("clip|clamp", last(x.func)))
     return {y.id for x in clips for y in ast.walk(x) if isinstance(y, ast.Name)} - own
+
+
+def _never_made(file: File) -> Iterator[ast.expr]:
+    """The clip of a model's ``train_step``, where nothing names the model's class."""
+    loaded = {x.id for x in file.nodes if isinstance(x, ast.Name)}
+    for function, cls in file.functions:
+        is_model = cls is not None and any(last(x) in ("Model", "Sequential") for x in cls.bases)
+        if cls is not None and is_model and function.name == "train_step" and cls.name not in loaded:
+            yield from (x for x in ast.walk(function) if isinstance(x, ast.Call) and "clip_by" in last(x.func))
 
 
 # ---- sums of squares -----------------------------------------------------------------------------------------------------

@@ -77,6 +77,7 @@ def read(file: File) -> Reading:
                 seen.setdefault((one.code, one.event.where), one)
     more = [rounds(unread[place]) for place in unread.keys() - used]
     more += [_unordered(events, file) for events in parts.values()]
+    more += [rounds(events) for events in idle.unread(file, main)]
     more += [rounds(events) for events in (*idle.found(file), *unread_limits.found(file), *forgotten)]
     parted = (y for events in factories.found(file) for y in differing(rounds(events)))
     for one in (*(y for x in more for y in found(x)), *parted):
