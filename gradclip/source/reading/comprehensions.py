@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gradclip.rounds import Backward, Params
 from gradclip.source.reading import choices, coefficients, elements, handlers, modules
-from gradclip.source.reading.values import Constant, Elements, Gradients, Table, Thing, Tuple, Value, marks
+from gradclip.source.reading.values import Constant, Elements, Gradients, Table, Thing, Tuple, Value, joined, marks
 
 if TYPE_CHECKING:
     from gradclip.source.reading.machine import Machine
@@ -31,6 +32,15 @@ def value(machine: Machine, node: Comprehension) -> Value:
         one = replace(listed, token=(*listed.token, "one"), is_one=True, loop=id(node))
     elif isinstance(listed, Gradients):
         one = replace(listed, is_one=True)
+    elif (
+        isinstance(listed, Tuple)
+        and handlers.are_few(listed)
+        and len(node.generators) > 1
+        and not isinstance(node, ast.DictComp)
+    ):
+        parts = [_each(machine, first.target, x, _inner(node))[1] for x in listed.items]
+        machine.scope.names = before
+        return joined(y for x in parts for y in (x.items if isinstance(x, Tuple) and len(x.items) == 1 else (x,)))
     elif isinstance(listed, Tuple) and listed.items and len(listed.items) <= 4 and len(node.generators) == 1:
         passes = [_each(machine, first.target, x, node) for x in listed.items]
         if isinstance(node, ast.DictComp):
@@ -69,6 +79,13 @@ def value(machine: Machine, node: Comprehension) -> Value:
     if isinstance(made, elements.Scaled):
         return made
     return Thing(("list", *made.token), made.marks)
+
+
+@lru_cache(maxsize=64)  # its identity is that of the loop
+def _inner(node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> ast.ListComp:
+    """``[[p for p in m.parameters()] for m in modules]`` of ``[p for m in modules for p in m.parameters()]``."""
+    rest = ast.copy_location(ast.ListComp(node.elt, node.generators[1:]), node)
+    return ast.copy_location(ast.ListComp(rest, node.generators[:1]), node)
 
 
 def _looped(machine: Machine, element: ast.expr, node: Comprehension) -> Value:

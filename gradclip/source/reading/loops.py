@@ -32,7 +32,9 @@ def each(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
 
     def begin(number: int) -> None:
         if one_by_one is None:
-            made = machine.thing(node, ast.unparse(node.target), (key, tuple(machine.passes)), frozenset({"varies"}))
+            made = machine.thing(
+                node, ast.unparse(node.target), (key, tuple(machine.passes)), {"varies"} | (listed.marks & {"open"})
+            )
         machine.bind(node.target, made if one_by_one is None else one_by_one[number])
 
     count = len(one_by_one) if one_by_one is not None else _passes(machine, node)

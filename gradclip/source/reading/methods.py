@@ -38,6 +38,7 @@ _SELF = re.compile(
     r"to|cuda|cpu|train|eval|float|half|double|bfloat16|requires_grad_|share_memory|mean|sum|apply|compile|type|contiguous|clone|"
     r"unwrap_model|copy|view|squeeze|gradient_transformation"
 )
+_PARTS = frozenset({"children", "named_children", "modules", "named_modules", "sublayers", "named_sublayers"})
 _PREPARES = frozenset({"prepare", "setup", "initialize", "prepare_model"})
 _CLIP_METHODS = frozenset({"clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_gradients", "clip_grads"})
 _LIMITS = ("max_norm", "clip_value", "clip_norm", "max_grad_norm", "gradient_clip_val", "value", "norm")
@@ -63,6 +64,8 @@ def method(machine: Machine, owner: Value, name: str, given: Call) -> Value | No
             params=params,
             is_exempt="need_clip" in machine.scope.file.text and slots.is_exempt(machine, owner),
         )
+    if name in _PARTS and not given.args:
+        return Thing((*owner.token, f"{name}()"), frozenset({"open"}))
     if name == "values" and "state" in owner.marks:
         return owner
     if name == "state_dict":
