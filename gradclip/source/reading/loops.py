@@ -32,9 +32,8 @@ def each(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
 
     def begin(number: int) -> None:
         if one_by_one is None:
-            made = machine.thing(
-                node, ast.unparse(node.target), (key, tuple(machine.passes)), {"varies"} | (listed.marks & {"open"})
-            )
+            said = frozenset({"varies"}) | (listed.marks & {"open"})
+            made = machine.thing(node, ast.unparse(node.target), (key, tuple(machine.passes)), said)
         machine.bind(node.target, made if one_by_one is None else one_by_one[number])
 
     count = len(one_by_one) if one_by_one is not None else _passes(machine, node)
