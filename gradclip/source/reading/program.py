@@ -85,6 +85,7 @@ class File:
         self.names: dict[str, Any] = {}  #: what its simple statements bind
         self.fields: dict[str, dict[str, Any]] = {}  #: of a new object of each class
         self.imported: dict[str, Any] = {}  #: the names of other files, by their paths
+        self.spent = 0  #: statements of other files that have run
 
     @cached_property
     def _walked(self) -> tuple[list[_Judged], list[ast.AST]]:

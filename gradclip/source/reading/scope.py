@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STEPS", "Scope", "Spent", "bind", "loaded", "run"]
 
-STEPS = 1500  #: statements of one way, and of a module that another one imports
+STEPS = 1500  #: statements of one way, and of all other files
 
 
 class Spent(Exception):
@@ -67,7 +67,7 @@ def bind(machine: Machine, node: ast.ImportFrom) -> None:
         name = alias.asname or alias.name
         if alias.name != "*":
             names[name] = _Imported(file=file, module=module, name=alias.name, before=names.get(name))
-        elif (other := file.other(module)) is not None:
+        elif machine.file.spent < STEPS and (other := file.other(module)) is not None:
             names.update(_other(machine, other).names)
 
 
@@ -86,19 +86,20 @@ def _value(machine: Machine, one: _Imported) -> Value | None:
 
 
 def _other(machine: Machine, file: File) -> Scope:
-    """The names of another file: its statements run once for all ways, on none of them."""
+    """The names of another file: its statements run once for all ways, on a way of their own."""
     if file.path == machine.file.path:
         return machine.main
     scopes: dict[str, Scope] = machine.file.imported
     if file.path not in scopes:
         scopes[file.path] = Scope(file, key=file.path)
-        run(machine, scopes[file.path])
+        machine.file.spent += run(machine, scopes[file.path], STEPS - machine.file.spent)
     return scopes[file.path]
 
 
-def run(machine: Machine, scope: Scope) -> None:
-    """Run the simple statements of a module, on a way of their own."""
-    alone = type(machine)(machine.file, {}, STEPS)
+def run(machine: Machine, scope: Scope, most: int = STEPS) -> int:
+    """Run the simple statements of a module, up to a number of them; return how many have run."""
+    alone = type(machine)(machine.file, {}, most)
     alone.main, alone.scope = machine.main, scope
     with contextlib.suppress(Spent, RecursionError):
         alone.block(scope.file.simple)
+    return most - max(alone.left, 0)
