@@ -44,7 +44,8 @@ _CLIPS = (
 )
 #: what bounds some elements: a minimum of a maximum, the reverse, ``g[norms > limit] *= limit / norms``
 _ELEMENTS = re.compile(
-    r"(?s)\bmin(imum)?\(.{0,200}?\bmax(imum)?\(|\bmax(imum)?\(.{0,200}?\bmin(imum)?\(|\[[^\]\n]*[<>][^\]\n]*\] *[*/]="
+    r"(?s)m(?<=\bm)(?:in(?:imum)?\(.{0,200}?\bmax(?:imum)?\(|ax(?:imum)?\(.{0,200}?\bmin(?:imum)?\()"
+    r"|\[[^\]\n]*[<>][^\]\n]*\] *[*/]="
 )
 _EXTREMES = {"min": "min", "minimum": "min", "max": "max", "maximum": "max"}
 #: in lower case: names that a clip by hand has
