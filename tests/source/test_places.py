@@ -54,6 +54,39 @@ def test_a_name_in_any_block_lies_where_its_text_is() -> None:
     assert all(text == name for name, text in names.items())
 
 
+EVERY_ORDER = """\
+@first(lambda: clip)
+async def f(a, /, b: int = 1, *c, d=2, **e) -> int:
+    x = clip if z else w
+    f(*a, b=c, **d)
+    async with g as h, i:
+        for j, k in l: pass
+    try:
+        x[1:2, ::3] += {m: n for m, n in o if p if q}
+    except (r, s) as t:
+        raise u from v
+    match w:
+        case {1: a, **rest} if b: c
+        case D(e, f=g) | [h, *i] as j: k
+    return not (l := m) < n <= o and [p, *q]
+
+@second
+class C(A, B, metaclass=M):
+    from ..a.b import c as d
+    def g(self): yield f"{clip!r:{b}}" "c"
+"""
+
+
+def test_the_nodes_of_a_type_are_in_the_order_of_the_text() -> None:
+    source = Source(EVERY_ORDER)
+    nodes = sorted(source.parents, key=source.order)
+    starts = [source.start(node) for node in nodes if not isinstance(node, (cst.IndentedBlock, cst.SimpleStatementSuite))]
+    assert starts == sorted(starts)
+    names = source.all(cst.Name)
+    assert names == sorted(names, key=source.start)
+    assert len(names) > 60
+
+
 def test_a_fact_is_computed_once_for_each_of_its_arguments() -> None:
     asked: list[int] = []
 
