@@ -27,11 +27,19 @@ def hook(machine: Machine, owner: Value, function: Function, given: Call) -> Non
     if _is_late(machine, given):
         machine.emit(Hook(**machine.about(given.node), params=parameters(owner), is_late=True))
     stores = (x for x in nodes if isinstance(x, (ast.Attribute, ast.Subscript)) and isinstance(x.ctx, ast.Store))
+    stores = (x for x in stores if not scales or _root(x) in own)  # its name alone has the scaled gradient
     keeps = any(isinstance(x, ast.AugAssign) or (isinstance(x, ast.Return) and x.value is not None) for x in nodes)
     keeps = keeps or any(True for _ in stores) or any(x.endswith("_") or x == "append" for x in calls)
     keeps = keeps or isinstance(function.node, ast.Lambda)  # which returns it
     if not keeps and not any(isinstance(x, ast.keyword) and x.arg == "out" for x in nodes):
         machine.emit(Hook(**machine.about(given.node)))
+
+
+def _root(node: ast.expr) -> str:
+    """The first name of an expression: ``g`` of ``g.data[:]``."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return last(node)
 
 
 def _is_late(machine: Machine, given: Call) -> bool:

@@ -26,9 +26,15 @@ def check(found: ApiCall) -> Finding | None:
             return listed_twice(f"`{code}` is joined with itself")
     owners = {source.code(owner) for part, _ in parts if (owner := receiver(part, "parameters")) is not None}
     for tie, *tied in ties(source) if len(owners) > 1 else ():
-        if len({owner for owner in owners for weight in tied if weight.startswith(f"{owner}.")}) > 1:
+        if len({owner for owner in owners for weight in tied if _has(owner, weight)}) > 1:
             return listed_twice(f"{source.shown(tie)} ties weights")
     return None
+
+
+def _has(owner: str, weight: str) -> bool:
+    """Whether a module has a weight, also one that its class ties: ``model.emb`` and ``self.emb.weight``."""
+    within = weight.removeprefix("self.") if weight.startswith("self.") else ""
+    return weight.startswith(f"{owner}.") or (bool(within) and owner.partition(".")[2] == within.rpartition(".")[0])
 
 
 def joined(found: ApiCall) -> list[tuple[cst.BaseExpression, bool]]:
