@@ -71,7 +71,7 @@ _INDEX = re.compile(r"\[[^\]\n]*[<>][^\]\n]*\] *=")
 _OWN_INDEX = re.compile(r"\b(\w+)\[[^\]\n]{0,20}\b\1\b[^\]\n]*[<>][^\]\n]*\] *=")
 #: what a training step has: gradients that are made or used, or the functions that do
 _TRAINS = re.compile(
-    r"backward\(|\.step\(|[oO]ptim|optax|minimize\(|\.grad\b|value_and_grad\(|g(?<=\bg)rad(?:ients?)?\(|GradientTape"
+    r"backward\(|\.step\(|[oO]ptim|optax|minimize\(|value_and_grad\(|g(?<=\bg)rad(?:s?\b|ients?\()|GradientTape"
     r"|apply_(?:gradients|updates)"
 )
 _SHORT = 3  # lines: hiding a shorter body saves too little
