@@ -277,6 +277,8 @@ SILENT = {
         TORCH + "norm_before_clip = clip_grad_norm_(params, 1.0)\n",
         TF + "clipped, norm = tf.clip_by_global_norm(grads, 1.0)\n",
         TF + "norm = tf.linalg.global_norm(grads)\ngrads, _ = tf.clip_by_global_norm(grads, 1.0, use_norm=norm)\n",
+        TF + "norm = tf.linalg.global_norm(a + b)\na, _ = tf.clip_by_global_norm(a, 1.0, use_norm=norm)\n",
+        TF + "both = [*a, *b]\nnorm = tf.linalg.global_norm(both)\nb, _ = tf.clip_by_global_norm(b, 1.0, use_norm=norm)\n",
     ],
     "GM107": [
         LIGHTNING.format(CLIPS, "precision='bf16-mixed'"),

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gradclip.rounds import Clip, Event, Measure, Unscale, Write
+from gradclip.rounds import Backward, Clip, Event, Measure, Unscale, Write
 from gradclip.source.reading import counts, limits, mends
 from gradclip.source.reading.taken import added, after, changed, stepped, whose
 from gradclip.source.reading.values import Call, Constant, Elements, Gradients, Library, Product, Thing, Value, number_of
@@ -48,7 +48,7 @@ _CHOICES = frozenset({"where", "select"})
 class Norm(Value):
     """A norm of gradients, its square or a multiple of it."""
 
-    of: frozenset[object] = frozenset()  #: the gradients' identities
+    of: frozenset[frozenset[int]] = frozenset()  #: by ``id``, the passes that made them, for each value that it may be
     is_one: bool = False  #: of one gradient
     floor: Value | None = None  #: it is this number, if that is larger
     by: Coefficient | None = None  #: it is divided by a limit
@@ -86,7 +86,7 @@ def measured(machine: Machine, name: str, of: Gradients, given: Call, qualified:
     event = Measure(**machine.about(given.node), params=whose(of))
     is_square = name in ("sum", "reduce_sum") and _SQUARED in of.marks
     said = frozenset({"norm", *([MATRIX] if is_of_matrix(qualified, of, given) else [])}) | of.marks & {LOCAL}
-    sides = frozenset({of.token})
+    sides = frozenset({frozenset(id(x) for x in of.history if isinstance(x, Backward))})
     return Norm(token, said, sides, of.is_one, event=event, history=of.history, is_square=is_square)
 
 

@@ -98,11 +98,19 @@ def check_norm(found: ApiCall) -> Finding | None:
     known = found.arguments.get("use_norm")
     measured = found.context.values.value_of(known.value) if known is not None else None
     if known is not None and isinstance(measured, cst.Call) and last_name(measured.func) == "global_norm" and measured.args:
-        code = found.context.source.code
-        of, tensors = code(measured.args[0].value), found.tensors
-        if tensors is not None and of != code(tensors):
-            return Finding("GM106", f"`{code(known.value)}` is the norm of `{of}`, but the call clips `{code(tensors)}`.")
+        of, tensors = measured.args[0].value, found.tensors
+        if tensors is not None and not _is_part(tensors, of, found.context):
+            code = found.context.source.code
+            return Finding("GM106", f"`{code(known.value)}` is the norm of `{code(of)}`, but the call clips `{code(tensors)}`.")
     return None
+
+
+def _is_part(tensors: cst.BaseExpression, whole: cst.BaseExpression, context: Context) -> bool:
+    """Whether gradients may be some of a list: several lists that have one norm in common are clipped alike by it."""
+    code, value = context.source.code, context.values.value_of(whole)
+    listed = code(whole) if value is None else f"{code(whole)} {code(value)}"
+    is_built = isinstance(value, cst.List) and not value.elements
+    return is_built or re.search(rf"(?<![\w.]){re.escape(code(tensors))}(?![\w.])", listed) is not None
 
 
 def check_copy(found: ApiCall) -> Finding | None:
