@@ -71,7 +71,8 @@ def start(recorder: Recorder) -> None:
         def clip_by_global_norm(t_list: Any, clip_norm: Any, *rest: Any, **options: Any) -> Any:
             if watch.is_off():
                 return original(t_list, clip_norm, *rest, **options)
-            request = Request("clip_by_global_norm", list(t_list), clip_norm)
+            norm = rest[0] if rest else options.get("use_norm")
+            request = Request("clip_by_global_norm", list(t_list), clip_norm, norm=norm)
             call = lambda: _Listed(original(t_list, clip_norm, *rest, **options))  # noqa: E731
             return watch.clip(call, request, lambda result: [x for x in result.pair[0] if x is not None]).pair
 

@@ -159,9 +159,10 @@ class Functional:
 
     def _event(self, request: Request, where: Place, tensors: tuple[list[Any], list[Any]], seconds: float, result: Any) -> Clip:
         before, after = ([self.norm(x, request.order) for x in of_these] for of_these in tensors)
+        event, norm = request.event(where, NO_IDS, before, after, self.here.scaled), returned(getattr(result, "norm", result))
         return replace(
-            request.event(where, NO_IDS, before, after, self.here.scaled),
-            returned=returned(result.norm if hasattr(result, "norm") else result),
+            event,
+            returned=math.nan if request.norm is not None and norm > event.before else norm,  # it may be of more gradients
             culprits=tuple(f"gradient {i}" for i, n in enumerate(before) if not math.isfinite(n)),
             has_equal_rows=any(map(self.has_equal_rows, tensors[0])),
             seconds=seconds,

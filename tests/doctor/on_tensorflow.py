@@ -230,6 +230,17 @@ def right_global() -> None:
         optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
 
 
+def right_norm_in_common() -> None:
+    """Right: each part is clipped by the norm of all."""
+    model, gradients = regression()
+    optimizer = keras.optimizers.SGD(0.01)
+    for _ in range(6):
+        grads = gradients()
+        norm = tf.linalg.global_norm(grads)
+        parts = [tf.clip_by_global_norm([x], 1.0, use_norm=norm)[0] for x in grads]
+        optimizer.apply_gradients(zip([x for part in parts for x in part], model.trainable_variables, strict=True))
+
+
 def right_loss_scale() -> None:
     """Right: the inner optimizer clips, after the division by the scale of the loss; it leaves out a step."""
     model, _ = regression()
