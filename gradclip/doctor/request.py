@@ -46,6 +46,7 @@ class Request:
             kind="value" if self.is_value else "each" if self.is_each else "norm",
             order=self.order,
             unread=self.unread,
+            has_norm=self.norm is not None,
             only_measures=limit == math.inf,
             is_scaled=limit is not None and _is_scaled(limit, scale),
             is_iterator=self.is_iterator,

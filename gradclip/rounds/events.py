@@ -104,6 +104,7 @@ class Clip(Event):
     wants_norm: bool = False  #: the program takes the norm that it returns
     is_dropped: bool = False  #: it returns clipped gradients that nothing takes
     returns: bool = False  #: it returns new gradients
+    has_norm: bool = False  #: the call is given the norm, which may be of more gradients
     as_all: str = ""  #: what says that its limit is one of the norm of all gradients
     is_unread: bool = False  #: nothing calls it
     unread: str = ""  #: why nothing takes it, if that is another reason than Lightning's

@@ -128,7 +128,7 @@ def named(one: Round) -> Iterator[Found]:
 
 def several(one: Round) -> Iterator[Found]:
     """Each of several parts is clipped by its own norm, with one limit for all."""
-    known = [x for _, x in one.clips if x.kind == "norm" and x.limit is not None]
+    known = [x for _, x in one.clips if x.kind == "norm" and x.limit is not None and not x.has_norm]
     clips = known if one.is_run else [*{(x.where, x.params): x for x in known if x.returns}.values()]
     apart = [x for i, x in enumerate(clips) if all(i == k or x.params.meets(y.params) is False for k, y in enumerate(clips))]
     if len(apart) > 1 and len({x.limit for x in apart}) == 1:

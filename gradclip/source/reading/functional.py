@@ -151,8 +151,8 @@ def clip(machine: Machine, native: Native, given: Call) -> Value | None:
             measures.for_limit(machine, x)
     event = clip_by(native, of, **machine.about(given.node), **limits.of_native(machine, native, given, of.factors))
     known = given.given.get("use_norm")
-    if isinstance(known, coefficients.Norm) and any(id(of.backward) not in x for x in known.of if of.backward is not None):
-        event = replace(event, is_stale=True)
+    passes = known.of if isinstance(known, coefficients.Norm) and of.backward is not None else frozenset()
+    event = replace(event, has_norm=known is not None, is_stale=any(id(of.backward) not in x for x in passes))
     if event.kind == "each":
         event = replace(event, as_all=_as_all(machine, given.args[1:]))
     made = changed(machine, of if len(of.history) < _LONG else Gradients(of.token), event)
