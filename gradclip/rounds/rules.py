@@ -27,7 +27,9 @@ from gradclip.rounds.params import NO_PARAMS, Params, listed
 from gradclip.rounds.round import Round
 from gradclip.rounds.written import hooked, measured, misscaled, noised, one_sided, ordered
 
-__all__ = ["RULES", "found"]
+__all__ = ["OWN_NORM", "RULES", "found"]
+
+OWN_NORM = "Take the norm of these gradients, or leave out `use_norm`."  #: the advice for a norm of others
 
 _EXPERTS = re.compile(r"expert|\bmoe", re.IGNORECASE)
 _NORM = re.compile(r"(^|[_-])norms?($|[_-])|(?-i:[a-z]Norm($|[A-Z]))", re.IGNORECASE)
@@ -80,7 +82,7 @@ def stale(one: Round) -> Iterator[Found]:
     for _, clip in one.clips:
         if clip.is_stale:
             reason = "Its `use_norm` is the norm of other gradients, such as those of an earlier step."
-            yield Found("GM106", clip, reason, "Take the norm of these gradients, or leave out `use_norm`.")
+            yield Found("GM106", clip, reason, OWN_NORM)
 
 
 def shifted(one: Round) -> Iterator[Found]:

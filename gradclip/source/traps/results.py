@@ -8,6 +8,7 @@ import re
 import libcst as cst
 
 from gradclip.natives import Kind
+from gradclip.rounds.rules import OWN_NORM
 from gradclip.source.bind import literal
 from gradclip.source.found import ApiCall, Context, Finding
 from gradclip.source.objects import uses
@@ -101,7 +102,8 @@ def check_norm(found: ApiCall) -> Finding | None:
         of, tensors = measured.args[0].value, found.tensors
         if tensors is not None and not _is_part(tensors, of, found.context):
             code = found.context.source.code
-            return Finding("GM106", f"`{code(known.value)}` is the norm of `{code(of)}`, but the call clips `{code(tensors)}`.")
+            reason = f"`{code(known.value)}` is the norm of `{code(of)}`, but the call clips `{code(tensors)}`."
+            return Finding("GM106", reason, OWN_NORM)
     return None
 
 
