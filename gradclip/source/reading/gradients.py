@@ -59,7 +59,10 @@ _ZERO = "Under ZeRO DeepSpeed's engine holds the gradients, and clips by `gradie
 _HAS_OWN = re.compile(
     r"requires_grad|\.grad\b[\w.]* *=[^=]|\.grad\.[\w.]*copy_"
 )  #: code that gives copies gradients of their own
-_NO_MODULE = re.compile(r"Attr$|\.initializers?\.")
+_NO_MODULE = re.compile(
+    r"Attr$|\.initializers?\.|(^|\.)((Leaky|R)?ReLU6?|GELU|[CS]?ELU|SiLU|Mish|Hardswish|(Hard|Log)?(Sigmoid|[sS]oftmax|[tT]anh)|Soft(plus|sign)"
+    r"|Flatten|Identity|\w*Dropout\w*|\w*Pool(ing)?\d?[dD])$"
+)  #: what has no parameters, though it is made as a module is
 
 
 # ---- whose parameters ----------------------------------------------------------------------------------------------------
