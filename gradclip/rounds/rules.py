@@ -234,7 +234,8 @@ def mistaken(one: Round) -> Iterator[Found]:
     if one.step is None or one.clips or not any(isinstance(x, Backward) for x in one.events):
         return
     for clip in (x for x in one.strange if isinstance(x, Clip)):
-        reason = f"{one.step.text} steps {_shown(one.step.params, one)}, and the clip gets {_shown(clip.params, one)}."
+        steps, gets = (_shown(x.params, one) for x in (one.step, clip))
+        reason = f"{one.step.text} steps {steps}, and the clip gets {gets if gets != steps else 'those of another one'}."
         yield Found("GM118", clip, reason, about=(one.step,))
 
 
