@@ -60,7 +60,7 @@ _HAS_OWN = re.compile(
     r"requires_grad|\.grad\b[\w.]* *=[^=]|\.grad\.[\w.]*copy_"
 )  #: code that gives copies gradients of their own
 _NO_MODULE = re.compile(
-    r"Attr$|\.initializers?\.|(^|\.)((Leaky|R)?ReLU6?|GELU|[CS]?ELU|SiLU|Mish|Hardswish|(Hard|Log)?(Sigmoid|[sS]oftmax|[tT]anh)|Soft(plus|sign)"
+    r"^(gymnasium|gym|numpy|argparse|logging|pathlib)\.|Attr$|\.initializers?\.|(^|\.)((Leaky|R)?ReLU6?|GELU|[CS]?ELU|SiLU|Mish|Hardswish|(Hard|Log)?(Sigmoid|[sS]oftmax|[tT]anh)|Soft(plus|sign)"
     r"|Flatten|Identity|\w*Dropout\w*|\w*Pool(ing)?\d?[dD])$"
 )  #: what has no parameters, though it is made as a module is
 
@@ -79,13 +79,19 @@ def of_module(owner: Value) -> Params:
     if isinstance(owner, Instance):
         parts = (x for name, x in owner.fields.items() if name not in owner.late)
         made = (x for x in parts if isinstance(x, (Made, Instance)) and not is_optimizer(None, x))
-        is_open = owner.is_open or any(x.token[: len(owner.token)] != owner.token for x in made)
+        is_open = owner.is_open or any(x.token[: len(owner.token)] != owner.token and not _is_inside(owner, x) for x in made)
         return Params(frozenset({owner.token}), is_all=not is_open)
     if isinstance(owner, Constant):
         return UNKNOWN
     if "open" in owner.marks:  # it may have those of what it was made from
         return Params(unseen=frozenset({owner.token}))
     return Params(frozenset({owner.token})) if owner.token else UNKNOWN
+
+
+def _is_inside(owner: Instance, part: Value) -> bool:
+    """Whether an object's own class makes a part: ``self.head = initialized(nn.Linear(8, 1))``."""
+    node = part.node if isinstance(part, Made) else None
+    return node is not None and not getattr(part, "is_open", True) and any(x is node for x in ast.walk(owner.of.node))
 
 
 def of_optimizer(owner: Value | None) -> Params:
