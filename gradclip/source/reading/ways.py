@@ -21,6 +21,7 @@ __all__ = ["Reading", "read"]
 
 _WAYS = 16  #: ways from one beginning
 _ALL = 4500  #: statements of all ways of a file; the usual way of each beginning may take as many again
+_BASE, _EACH_LINE = 1000, 4  #: those of a short file, so that none takes many times its share
 _FLIPS = 2  #: tests that differ from the usual way
 
 
@@ -38,7 +39,7 @@ def read(file: File) -> Reading:
     seen: dict[tuple[str, Place], Found] = {}
     clips: set[Place] = set()
     followed: set[Place] = set()
-    left = _ALL
+    left = min(_ALL, _BASE + _EACH_LINE * file.text.count("\n"))
     entered: set[int] = set()
     unread: dict[object, tuple[Event, ...]] = {}
     used: set[object] = set()
