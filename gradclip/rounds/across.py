@@ -10,9 +10,8 @@ from gradclip.rounds.round import Round
 
 __all__ = ["beside", "differing", "relapsed"]
 
-_Taken = tuple[
-    Step, Event, frozenset[object]
-]  #: a step, what clips its gradients, and their losses, or the places of their backward passes
+#: a step, what clips its gradients, and their losses, or the places of their backward passes
+_Taken = tuple[Step, Event, frozenset[object]]
 
 
 def differing(rounds: Sequence[Round]) -> Iterator[Found]:

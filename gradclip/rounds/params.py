@@ -80,7 +80,7 @@ class Params:
         return bool(self._with_parts(other.known) or other._with_parts(self.known))
 
     def _overlaps(self, other: Params) -> bool:
-        """Whether they may have common parameters of a module of which one has those that pass a test."""
+        """Whether a parameter may be in both: one has those of a module that pass a test, the other perhaps all of them."""
         pairs = [(x, y) for x in self._choices for y in other.known] + [(x, y) for x in other._choices for y in self.known]
         return any(isinstance(y, tuple) and y[: len(x) - 1] == x[:-1] and not _is_other(x, y) for x, y in pairs)
 

@@ -87,7 +87,7 @@ class Places:
                 self._read(block.body, getattr(first, "body", ()), (*indents, inner))
 
     def _find(self, unit: cst.CSTNode, shown: cst.CSTNode) -> None:
-        """Find the nodes of a statement, or of what is shown of it."""
+        """Find the nodes of a statement. ``shown`` is the statement, or its head alone."""
         start, indents = self._starts[unit]
         spans = _Spans().of(shown, indents, self._module)
         offset = start - spans[shown][0]

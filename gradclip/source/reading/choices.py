@@ -21,7 +21,6 @@ __all__ = ["chosen", "is_harmless", "sides"]
 _FREEZES = re.compile(r"requires_grad\s*=|requires_grad_\(|freez|peft|lora|adapter|stop_gradient", re.IGNORECASE)
 _RECURRENT = re.compile(r"rnn|lstm|gru|recurrent|_hh", re.IGNORECASE)  #: a program may mean to clip these only
 _OFF = frozenset({"no_grad", "inference_mode", "set_grad_enabled"})
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _WRAPPERS = frozenset({"model", "module", ""})
 _SHAPES = frozenset({"ndim", "dim", "shape", "size"})
 _NEGATED = {ast.NotIn: ast.In, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.IsNot: ast.Is}
@@ -68,7 +67,7 @@ def _freezes(file: File) -> bool:
     """Whether some parameters may have no gradients: the source freezes them, or computes without them where it trains."""
     if _FREEZES.search(file.text):
         return True
-    for body in (*(x.body for x, _ in file.functions), [x for x in file.tree.body if not isinstance(x, _SCOPES)]):
+    for body in (*(x.body for x, _ in file.functions), file.own):
         nodes = [y for x in body for y in ast.walk(x)]
         blocks = [
             x

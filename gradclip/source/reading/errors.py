@@ -35,10 +35,7 @@ def found(file: File) -> Iterator[tuple[ast.expr, str]]:
     lines = file.text.splitlines()
     for function, _ in file.functions:
         yield from ((x, _WHY) for x in _within(function.body, function, lines))
-    yield from ((x, _WHY) for x in _within([x for x in file.tree.body if not isinstance(x, _SCOPES)], None, lines))
-
-
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    yield from ((x, _WHY) for x in _within(file.own, None, lines))
 
 
 def _within(body: list[ast.stmt], around: Function | None, lines: list[str]) -> Iterator[ast.expr]:

@@ -90,8 +90,9 @@ def of_module(owner: Value) -> Params:
 
 def _is_inside(owner: Instance, part: Value) -> bool:
     """Whether an object's own class makes a part: ``self.head = initialized(nn.Linear(8, 1))``."""
-    node = part.node if isinstance(part, Made) else None
-    return node is not None and not getattr(part, "is_open", True) and any(x is node for x in ast.walk(owner.of.node))
+    if not isinstance(part, Made) or part.is_open:
+        return False
+    return any(x is part.node for x in ast.walk(owner.of.node))
 
 
 def of_optimizer(owner: Value | None) -> Params:

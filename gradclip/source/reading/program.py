@@ -116,6 +116,11 @@ class File:
         """The statements of a module that bind names, and those without events."""
         return [x for x in self.tree.body if isinstance(x, _BINDS) or not self.matters(x)]
 
+    @property
+    def own(self) -> list[ast.stmt]:
+        """The statements of a module outside of its functions and classes."""
+        return [x for x in self.tree.body if not isinstance(x, _DEFINED)]
+
     @cached_property
     def called(self) -> frozenset[str]:
         """The last names of all calls."""
